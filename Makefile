@@ -1,0 +1,32 @@
+# The two commands of the README are `make run` and `make test`; each does all its own set-up.
+.PHONY: all run test test-all clean deps deps-test format tidy
+
+all: deps build/build.ninja
+	@cmake --build build
+
+build/build.ninja:
+	@cmake --preset release >/dev/null
+
+deps:
+	@scripts/deps build
+
+deps-test:
+	@scripts/deps test
+
+run: all
+	@scripts/run
+
+test: deps-test
+	@scripts/test
+
+test-all: deps-test
+	@scripts/test --all
+
+format:
+	@git ls-files '*.c' '*.h' | xargs clang-format -i
+
+tidy: deps-test
+	@scripts/check-tidy
+
+clean:
+	rm -rf build

@@ -1,0 +1,173 @@
+/*
+ * rt.h - the runtime: one event loop per thread, many coroutines ("tasks") per loop.
+ *
+ * Everything above this folder takes its time, its randomness and its threads from here, so that the
+ * same object code runs on real threads and in the simulator (rt/sim), where all loops share one
+ * thread and time is virtual.
+ *
+ * Rules
+ *  - A function that may suspend ends in _co and is called on a task only. Whatever other tasks may
+ *    change has to be validated again after it.
+ *  - Tasks of one loop never run at the same time; tasks of different loops do.
+ *  - Unless a comment says "any thread", a function is called on the loop it concerns.
+ *  - A task's stack is RT_STACK_BYTES; large buffers do not belong there.
+ */
+#ifndef RT_RT_H
+#define RT_RT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/heap.h"
+#include "base/list.h"
+#include "pando/pando.h"
+
+struct rt_loop;
+struct rt_task;
+struct rt_thread;
+
+typedef void (*rt_fn)(void *arg);
+
+#define RT_NEVER UINT64_MAX /* a deadline that does not come */
+
+enum {
+    RT_STACK_BYTES = 64 * 1024, /* four times that under a sanitizer */
+    RT_NS_PER_US = 1000,
+    RT_NS_PER_MS = 1000 * 1000,
+    RT_NS_PER_S = 1000 * 1000 * 1000,
+};
+
+/* ---- loops and threads -------------------------------------------------------------------- */
+
+/* How long a loop keeps looking for work before it sleeps. */
+struct rt_spin {
+    uint64_t idle_ns;   /* after the last progress, with nothing in flight */
+    uint64_t flight_ns; /* after the last progress, with operations in flight */
+};
+
+/* A loop for the calling thread; NULL when memory or file descriptors are gone. */
+struct rt_loop *rt_loop_create(void);
+
+/* Runs tasks until none is left. */
+void rt_loop_run(struct rt_loop *loop);
+
+/* No task, timer, fd or poller may be left. */
+void rt_loop_destroy(struct rt_loop *loop);
+
+void rt_loop_set_spin(struct rt_loop *loop, struct rt_spin spin);
+
+/* The loop this code runs on; NULL outside of one. */
+struct rt_loop *rt_loop_self(void);
+
+/* How often the loop went to sleep in the kernel. */
+uint64_t rt_loop_sleeps(const struct rt_loop *loop);
+
+/* Starts a thread with a loop of its own that runs main(arg) as its first task, and later whatever
+ * is posted to it, until no task is left. The name (up to 15 characters) is what `top -H` shows. */
+PANDO_MUST_CHECK enum pando_status rt_thread_start(const char *name, rt_fn main, void *arg,
+                                                   struct rt_thread **out);
+struct rt_loop *rt_thread_loop(struct rt_thread *thread);
+
+/* Waits until the thread's loop has ended, and frees it. Not from a task. */
+void rt_thread_join(struct rt_thread *thread);
+
+/* ---- tasks -------------------------------------------------------------------------------- */
+
+/* Starts fn(arg) on this loop; it runs when the current task suspends. NO_MEMORY: no stack. */
+PANDO_MUST_CHECK enum pando_status rt_spawn(struct rt_loop *loop, rt_fn fn, void *arg);
+
+struct rt_task *rt_task_self(void);
+
+/* Lets every other runnable task run once. */
+void rt_yield_co(void);
+void rt_sleep_co(uint64_t duration_ns);
+
+/* Suspends until rt_unpark or the deadline (OK or TIMEOUT). An unpark that comes first is kept, one
+ * at the most; a park may therefore end early and its caller tests its condition in a loop. */
+enum pando_status rt_park_co(uint64_t deadline_ns);
+
+/* Any thread; the task must not have ended. */
+void rt_unpark(struct rt_task *task);
+
+/* ---- messages between loops ---------------------------------------------------------------- */
+
+/* Memory of the sender until `deliver` has been called on the receiving loop (not on a task). */
+struct rt_message {
+    struct rt_message *next;
+    void (*deliver)(struct rt_message *message);
+};
+
+/* Any thread. Wakes the loop if it sleeps. */
+void rt_loop_post(struct rt_loop *loop, struct rt_message *message);
+
+/* ---- time, randomness, cost ---------------------------------------------------------------- */
+
+/* A monotonic clock: the machine's, or the simulated node's own, which may drift. */
+uint64_t rt_now_ns(void);
+
+/* 64 random bits; not for secrets. */
+uint64_t rt_random(void);
+
+/* What a simulated CPU is charged for; free of cost on a real one. */
+enum rt_cost {
+    RT_COST_OPERATION, /* one operation of an index: parsing, cache lookup, search */
+    RT_COST_WRITE,     /* added by a write */
+    RT_COST_VERB,      /* posting and polling one list */
+    RT_COST_HANDOFF,   /* passing a lock from one thread of a node to another */
+    RT_COST_CALL,      /* serving a call, on the target's CPU */
+    RT_COST_COUNT
+};
+void rt_charge(enum rt_cost cost);
+
+/* Where another thread could run in between: the simulator may let it. */
+void rt_race_point(void);
+
+/* ---- timers -------------------------------------------------------------------------------- */
+
+/* `fire` runs on the loop, not on a task. The timer is disarmed before, so that it may arm itself. */
+struct rt_timer {
+    struct heap_node node;
+    void (*fire)(struct rt_timer *timer);
+    struct rt_loop *loop;
+};
+
+void rt_timer_init(struct rt_timer *timer, void (*fire)(struct rt_timer *timer));
+
+/* Arms (or moves) it on the current loop. */
+void rt_timer_arm(struct rt_timer *timer, uint64_t deadline_ns);
+void rt_timer_cancel(struct rt_timer *timer);
+
+/* ---- wait queues --------------------------------------------------------------------------- */
+
+/* First come, first served; tasks of any loop may wait and anyone may wake. Zeroed memory will not
+ * do: initialise it. */
+struct rt_waitq {
+    _Atomic uint32_t latch;
+    struct list waiters;
+};
+
+void rt_waitq_init(struct rt_waitq *queue);
+
+/* OK when woken, TIMEOUT otherwise; the two exclude each other, so a wake-up is never lost to a
+ * waiter that had given up. */
+enum pando_status rt_waitq_wait_co(struct rt_waitq *queue, uint64_t deadline_ns);
+
+/* Wakes the longest waiting task; false when nobody waits. Any thread. */
+bool rt_waitq_wake_one(struct rt_waitq *queue);
+void rt_waitq_wake_all(struct rt_waitq *queue);
+
+/* A latch for a few instructions; held across no suspension. */
+struct rt_latch {
+    _Atomic uint32_t held;
+};
+void rt_latch_lock(struct rt_latch *latch);
+void rt_latch_unlock(struct rt_latch *latch);
+
+/* ---- blocking work ------------------------------------------------------------------------- */
+
+/* Runs fn(arg) on one of a few helper threads while this task waits. For libraries and system calls
+ * that block. In the simulator it runs at once. */
+PANDO_MUST_CHECK enum pando_status rt_offload_co(rt_fn fn, void *arg);
+
+#endif

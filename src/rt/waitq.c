@@ -1,0 +1,108 @@
+/*
+ * waitq.c - latches and wait queues.
+ */
+#include <sched.h>
+
+#include "base/assert.h"
+#include "rt/rt_int.h"
+
+enum { SPINS_BEFORE_YIELD = 128 };
+
+static void cpu_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static void latch_acquire(_Atomic uint32_t *word)
+{
+    int spins = 0;
+    while (atomic_exchange_explicit(word, 1, memory_order_acquire) != 0) {
+        while (atomic_load_explicit(word, memory_order_relaxed) != 0) {
+            if (++spins < SPINS_BEFORE_YIELD) {
+                cpu_relax();
+            } else {
+                /* The holder is off the CPU, or is another loop of this simulation. */
+                spins = 0;
+                rt_race_point();
+                sched_yield();
+            }
+        }
+    }
+}
+
+static void latch_release(_Atomic uint32_t *word)
+{
+    atomic_store_explicit(word, 0, memory_order_release);
+}
+
+void rt_latch_lock(struct rt_latch *latch)
+{
+    rt_race_point();
+    latch_acquire(&latch->held);
+}
+
+void rt_latch_unlock(struct rt_latch *latch)
+{
+    latch_release(&latch->held);
+}
+
+/* Lies on the waiter's stack; `woken` is written under the queue's latch. */
+struct waiter {
+    struct list link;
+    struct rt_task *task;
+    bool woken;
+};
+
+void rt_waitq_init(struct rt_waitq *queue)
+{
+    atomic_init(&queue->latch, 0);
+    list_init(&queue->waiters);
+}
+
+enum pando_status rt_waitq_wait_co(struct rt_waitq *queue, uint64_t deadline_ns)
+{
+    struct waiter self = {.task = rt_task_self()};
+    enum pando_status status = PANDO_OK;
+
+    latch_acquire(&queue->latch);
+    list_push_back(&queue->waiters, &self.link);
+    for (;;) {
+        latch_release(&queue->latch);
+        status = rt_park_co(deadline_ns);
+        latch_acquire(&queue->latch);
+        if (self.woken) {
+            status = PANDO_OK;
+            break;
+        }
+        if (status == PANDO_TIMEOUT) {
+            list_remove(&self.link);
+            break;
+        }
+    }
+    latch_release(&queue->latch);
+    return status;
+}
+
+bool rt_waitq_wake_one(struct rt_waitq *queue)
+{
+    latch_acquire(&queue->latch);
+    struct list *link = list_pop_front(&queue->waiters);
+    if (link != NULL) {
+        struct waiter *waiter = container_of(link, struct waiter, link);
+        waiter->woken = true;
+        /* Under the latch: afterwards the waiter may be gone with its stack. */
+        rt_unpark(waiter->task);
+    }
+    latch_release(&queue->latch);
+    return link != NULL;
+}
+
+void rt_waitq_wake_all(struct rt_waitq *queue)
+{
+    while (rt_waitq_wake_one(queue)) {
+    }
+}

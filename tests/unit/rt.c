@@ -1,0 +1,308 @@
+/*
+ * The real loop: tasks, parking, timers, wait queues between threads, messages, offloading, and that
+ * an idle loop sleeps.
+ */
+#include "rt/rt.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+#include "lib/check.h"
+
+/* ---- one loop ------------------------------------------------------------------------------- */
+
+static int order[16];
+static int order_count;
+
+static void note(void *arg)
+{
+    int id = (int)(intptr_t)arg;
+    order[order_count++] = id;
+    rt_yield_co();
+    order[order_count++] = id + 10;
+}
+
+static void test_tasks_run_in_order(void)
+{
+    struct rt_loop *loop = rt_loop_create();
+    CHECK(loop != NULL);
+    order_count = 0;
+    for (intptr_t i = 0; i < 3; i++)
+        CHECK_OK(rt_spawn(loop, note, (void *)i));
+    rt_loop_run(loop);
+    const int expected[] = {0, 1, 2, 10, 11, 12};
+    CHECK(order_count == 6 && memcmp(order, expected, sizeof(expected)) == 0);
+    rt_loop_destroy(loop);
+}
+
+static struct rt_task *parked;
+static enum pando_status park_status;
+static uint64_t park_took_ns;
+
+static void park_task(void *arg)
+{
+    uint64_t deadline_ns = *(uint64_t *)arg;
+    uint64_t start = rt_now_ns();
+    parked = rt_task_self();
+    park_status = rt_park_co(deadline_ns == RT_NEVER ? RT_NEVER : start + deadline_ns);
+    park_took_ns = rt_now_ns() - start;
+    parked = NULL;
+}
+
+static void unpark_task(void *arg)
+{
+    (void)arg;
+    rt_sleep_co(2 * RT_NS_PER_MS);
+    rt_unpark(parked);
+}
+
+static void test_park(void)
+{
+    struct rt_loop *loop = rt_loop_create();
+    uint64_t never = RT_NEVER, soon = 3 * RT_NS_PER_MS;
+
+    CHECK_OK(rt_spawn(loop, park_task, &never));
+    CHECK_OK(rt_spawn(loop, unpark_task, NULL));
+    rt_loop_run(loop);
+    CHECK(park_status == PANDO_OK && park_took_ns >= 2 * RT_NS_PER_MS);
+
+    CHECK_OK(rt_spawn(loop, park_task, &soon));
+    rt_loop_run(loop);
+    CHECK(park_status == PANDO_TIMEOUT && park_took_ns >= soon);
+    rt_loop_destroy(loop);
+}
+
+static void permit_task(void *arg)
+{
+    (void)arg;
+    rt_unpark(rt_task_self());
+    rt_unpark(rt_task_self());
+    CHECK(rt_park_co(RT_NEVER) == PANDO_OK);
+    CHECK(rt_park_co(rt_now_ns() + RT_NS_PER_MS) == PANDO_TIMEOUT);
+}
+
+static void test_permit_is_kept_once(void)
+{
+    struct rt_loop *loop = rt_loop_create();
+    CHECK_OK(rt_spawn(loop, permit_task, NULL));
+    rt_loop_run(loop);
+    rt_loop_destroy(loop);
+}
+
+static void deep(int depth)
+{
+    volatile char pad[1024];
+    memset((char *)pad, depth, sizeof(pad));
+    if (depth > 0)
+        deep(depth - 1);
+    CHECK(pad[17] == (char)depth);
+}
+
+static void deep_task(void *arg)
+{
+    (void)arg;
+    deep(30);
+    rt_yield_co();
+    deep(30);
+}
+
+static void test_many_tasks(void)
+{
+    struct rt_loop *loop = rt_loop_create();
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 2000; i++)
+            CHECK_OK(rt_spawn(loop, deep_task, NULL));
+        rt_loop_run(loop);
+    }
+    rt_loop_destroy(loop);
+}
+
+/* ---- several threads -------------------------------------------------------------------------- */
+
+enum { THREADS = 4, ROUNDS = 20000 };
+
+static struct rt_waitq ping, pong;
+static struct rt_waitq handed;
+static struct rt_latch latch;
+static uint64_t counter;
+static atomic_int finished;
+
+static void count_task(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < ROUNDS; i++) {
+        rt_latch_lock(&latch);
+        counter++;
+        rt_latch_unlock(&latch);
+    }
+}
+
+static void test_latch(void)
+{
+    struct rt_thread *threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        CHECK_OK(rt_thread_start("latch", count_task, NULL, &threads[i]));
+    for (int i = 0; i < THREADS; i++)
+        rt_thread_join(threads[i]);
+    CHECK_EQ_U64(counter, (uint64_t)THREADS * ROUNDS);
+}
+
+/* A token passed between threads: wake-ups race with time-outs, and none may be lost. */
+static atomic_int tokens;
+static atomic_uint taken;
+
+static void token_taker(void *arg)
+{
+    (void)arg;
+    while (atomic_load(&taken) < ROUNDS) {
+        uint64_t deadline = rt_now_ns() + rt_random() % 3000;
+        if (rt_waitq_wait_co(&handed, deadline) == PANDO_OK) {
+            CHECK(atomic_fetch_sub(&tokens, 1) > 0);
+            atomic_fetch_add(&taken, 1);
+        }
+    }
+    atomic_fetch_add(&finished, 1);
+}
+
+static void token_giver(void *arg)
+{
+    (void)arg;
+    while (atomic_load(&finished) < 2) {
+        atomic_fetch_add(&tokens, 1);
+        if (!rt_waitq_wake_one(&handed))
+            atomic_fetch_sub(&tokens, 1);
+        rt_yield_co();
+    }
+}
+
+static void test_waitq_between_threads(void)
+{
+    struct rt_thread *a, *b, *c;
+    rt_waitq_init(&handed);
+    atomic_store(&finished, 0);
+    CHECK_OK(rt_thread_start("taker", token_taker, NULL, &a));
+    CHECK_OK(rt_thread_start("taker", token_taker, NULL, &b));
+    CHECK_OK(rt_thread_start("giver", token_giver, NULL, &c));
+    rt_thread_join(a);
+    rt_thread_join(b);
+    rt_thread_join(c);
+    CHECK(atomic_load(&tokens) == 0);
+}
+
+struct numbered {
+    struct rt_message message;
+    int number;
+};
+
+static atomic_int delivered;
+
+static void deliver_number(struct rt_message *message)
+{
+    struct numbered *numbered = container_of(message, struct numbered, message);
+    CHECK(atomic_fetch_add(&delivered, 1) == numbered->number);
+    if (numbered->number == 99)
+        rt_waitq_wake_all(&ping);
+}
+
+static void wait_for_ping(void *arg)
+{
+    (void)arg;
+    CHECK_OK(rt_waitq_wait_co(&ping, RT_NEVER));
+}
+
+static void test_messages_in_order(void)
+{
+    static struct numbered messages[100];
+    struct rt_thread *thread;
+    struct timespec pause = {.tv_nsec = 5 * RT_NS_PER_MS};
+
+    rt_waitq_init(&ping);
+    CHECK_OK(rt_thread_start("inbox", wait_for_ping, NULL, &thread));
+    nanosleep(&pause, NULL); /* it sleeps by now: the first message has to wake it */
+    for (int i = 0; i < 100; i++) {
+        messages[i] = (struct numbered){.message.deliver = deliver_number, .number = i};
+        rt_loop_post(rt_thread_loop(thread), &messages[i].message);
+    }
+    rt_thread_join(thread);
+    CHECK(atomic_load(&delivered) == 100);
+}
+
+static void block_5_ms(void *arg)
+{
+    struct timespec pause = {.tv_nsec = 5 * RT_NS_PER_MS};
+    nanosleep(&pause, NULL);
+    *(int *)arg += 1;
+}
+
+static int offloaded;
+static int turns_meanwhile;
+
+static void offload_task(void *arg)
+{
+    (void)arg;
+    CHECK_OK(rt_offload_co(block_5_ms, &offloaded));
+}
+
+static void turning_task(void *arg)
+{
+    (void)arg;
+    while (offloaded == 0) {
+        turns_meanwhile++;
+        rt_sleep_co(RT_NS_PER_MS);
+        /* offloaded is written by the helper thread and read after its task was woken here; this
+         * task only looks in order to stop */
+        if (turns_meanwhile > 3)
+            break;
+    }
+}
+
+static void test_offload(void)
+{
+    struct rt_loop *loop = rt_loop_create();
+    CHECK_OK(rt_spawn(loop, offload_task, NULL));
+    rt_loop_run(loop);
+    CHECK(offloaded == 1);
+    offloaded = 0;
+    turns_meanwhile = 0;
+    CHECK_OK(rt_spawn(loop, turning_task, NULL));
+    rt_loop_run(loop);
+    CHECK(turns_meanwhile >= 3);
+    rt_loop_destroy(loop);
+}
+
+static void sleep_long(void *arg)
+{
+    (void)arg;
+    rt_sleep_co(300 * (uint64_t)RT_NS_PER_MS);
+}
+
+static void test_idle_sleeps(void)
+{
+    struct rt_loop *loop = rt_loop_create();
+    struct timespec before, after;
+    CHECK_OK(rt_spawn(loop, sleep_long, NULL));
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+    rt_loop_run(loop);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+    uint64_t used = (uint64_t)(after.tv_sec - before.tv_sec) * RT_NS_PER_S +
+                    (uint64_t)after.tv_nsec - (uint64_t)before.tv_nsec;
+    CHECK(used < 30 * (uint64_t)RT_NS_PER_MS); /* spinning would be 300 */
+    CHECK(rt_loop_sleeps(loop) > 0);
+    rt_loop_destroy(loop);
+}
+
+int main(void)
+{
+    rt_waitq_init(&pong);
+    test_tasks_run_in_order();
+    test_park();
+    test_permit_is_kept_once();
+    test_many_tasks();
+    test_latch();
+    test_waitq_between_threads();
+    test_messages_in_order();
+    test_offload();
+    test_idle_sleeps();
+    return 0;
+}
