@@ -10,20 +10,19 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #elif defined(__aarch64__)
-#include <arm_acle.h>
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 #endif
 
 #define POLYNOMIAL_REFLECTED 0x82f63b78u
 
-typedef uint32_t crc32c_function(uint32_t seed, const void *data, size_t size);
-
 /* tables[k][b] is byte b followed by k zero bytes. Written by the constructor only. */
 static uint32_t tables[8][256];
 
-static crc32c_function *chosen = crc32c_portable;
-static const char *chosen_name = "portable";
+/* What this processor can run, slowest first. Written by the constructor only. */
+static struct crc32c_implementation usable[3] = {{"portable", crc32c_portable}};
+static size_t usable_count = 1;
+static uint32_t (*chosen)(uint32_t seed, const void *data, size_t size) = crc32c_portable;
 
 static inline uint64_t load_u64(const uint8_t *data)
 {
@@ -77,28 +76,38 @@ static void tables_init(void)
     }
 }
 
+#if defined(__x86_64__) || defined(__aarch64__)
+
+static void add_usable(struct crc32c_implementation implementation)
+{
+    pando_assert(usable_count < sizeof(usable) / sizeof(usable[0]));
+    usable[usable_count++] = implementation;
+}
+
+#endif
+
 #if defined(__x86_64__)
 
 /*
- * The crc32 instruction takes three cycles but one can start every cycle, so a round runs three
- * streams of n words side by side:
+ * Both x86 implementations move a value forward by n words of 64 bits, that is multiply it by x^(64
+ * n) mod P, with the carry-less product. The product of two reflected values, read as one reflected
+ * value of twice the width, is their product times x. A 32-bit constant read as 64 bits is itself
+ * times x^32. So the constant for a plain 64-bit operand is x^(64 n - 33):
  *
- *   | n words: a | n words: b | n words: c |     crc = a x^(128 n) + b x^(64 n) + c   (mod P)
+ *   shifts[n] = x^(64 n - 33) mod P,  shifts[1] = x^31
  *
- * To multiply by x^m: the carry-less product of two reflected 32-bit values, read as a 64-bit word,
- * is their product times x; crc32 of that word multiplies it by x^32 and reduces. So the constant
- * for a shift of n words is x^(64 n - 33) mod P, and one crc32 reduces both products at once. Two
- * four-byte constants per length, where shifting by lookup would drag 4 KiB through the cache.
+ * A crc32 register counts x^32 for its position behind the data, and crc32 of the 64-bit product
+ * gives that and the reduction, so the same constant moves a register. Written by the constructor
+ * only.
  */
 #define STREAM_WORDS_MAX 128 /* 3 KiB a round: beyond it the joining no longer shows */
 #define STREAM_WORDS_MIN 4   /* below it joining costs more than it saves */
 
-/* shifts[n] is x^(64 n - 33) mod P. Written by the constructor only. */
 static uint32_t shifts[2 * STREAM_WORDS_MAX + 1];
 
 static void shifts_init(void)
 {
-    shifts[1] = 1; /* x^31 */
+    shifts[1] = 1; /* bit 0 is the coefficient of x^31 */
     for (size_t n = 2; n <= (size_t)2 * STREAM_WORDS_MAX; n++)
         shifts[n] = step_u64(shifts[n - 1], 0);
 }
@@ -111,14 +120,23 @@ TARGET_SSE42 static inline __m128i multiply(uint64_t crc, uint32_t constant)
                                 0);
 }
 
-TARGET_SSE42 static inline uint32_t streams_join(uint64_t a, uint64_t b, uint64_t c, size_t words)
+/* One crc32 reduces both products at once. */
+TARGET_SSE42 static inline uint64_t streams_join(uint64_t a, uint64_t b, uint64_t c, size_t words)
 {
     pando_dassert(words >= 1 && words <= STREAM_WORDS_MAX);
     __m128i product = _mm_xor_si128(multiply(a, shifts[2 * words]), multiply(b, shifts[words]));
-    uint64_t reduced = _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(product));
-    return (uint32_t)(reduced ^ c);
+    return _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(product)) ^ c;
 }
 
+/*
+ * The crc32 instruction takes three cycles but one can start every cycle, so a round runs three
+ * streams of n words side by side:
+ *
+ *   | n words: a | n words: b | n words: c |     crc = a x^(128 n) + b x^(64 n) + c   (mod P)
+ *
+ * Joining by carry-less product needs two constants of four bytes for any n, where lookup tables
+ * would drag 4 KiB through the cache for each of a few fixed n.
+ */
 TARGET_SSE42 static uint32_t crc32c_sse42(uint32_t seed, const void *data, size_t size)
 {
     const uint8_t *p = data;
@@ -144,43 +162,118 @@ TARGET_SSE42 static uint32_t crc32c_sse42(uint32_t seed, const void *data, size_
     return ~(uint32_t)crc;
 }
 
+/*
+ * With 512-bit carry-less products the data itself is folded: each 128-bit lane of an accumulator
+ * is moved forward to where the next data lies, and added to it. Four accumulators hide the
+ * latency; at the end they are folded into one, its four lanes into one, and two crc32 reduce that.
+ */
+#define TARGET_AVX512 __attribute__((target("avx512f,vpclmulqdq,sse4.2,pclmul")))
+#define FOLD_BYTES    256
+
+/* For a lane moved by n words: its low, earlier half lies one word further away. */
+TARGET_AVX512 static inline __m128i fold_constant(size_t words)
+{
+    return _mm_set_epi64x(shifts[words], shifts[words + 1]);
+}
+
+TARGET_AVX512 static inline __m512i fold(__m512i lanes, __m512i constant, __m512i onto)
+{
+    __m512i low = _mm512_clmulepi64_epi128(lanes, constant, 0x00);
+    __m512i high = _mm512_clmulepi64_epi128(lanes, constant, 0x11);
+    return _mm512_ternarylogic_epi64(low, high, onto, 0x96); /* the sum of all three */
+}
+
+TARGET_AVX512 static inline __m512i fold_words(__m512i lanes, size_t words, __m512i onto)
+{
+    return fold(lanes, _mm512_broadcast_i32x4(fold_constant(words)), onto);
+}
+
+TARGET_AVX512 static inline uint32_t fold_reduce(__m512i lanes)
+{
+    const __m128i zero = _mm_setzero_si128();
+    __m512i constants = _mm512_castsi128_si512(fold_constant(6));
+    constants = _mm512_inserti32x4(constants, fold_constant(4), 1);
+    constants = _mm512_inserti32x4(constants, fold_constant(2), 2);
+    constants = _mm512_inserti32x4(constants, zero, 3);
+
+    /* The last lane is where the others go: it is multiplied by 0 and added as it is. */
+    __m512i moved = fold(lanes, constants, _mm512_maskz_mov_epi64(0xc0, lanes));
+    __m128i sum = _mm_xor_si128(
+        _mm_xor_si128(_mm512_extracti32x4_epi32(moved, 0), _mm512_extracti32x4_epi32(moved, 1)),
+        _mm_xor_si128(_mm512_extracti32x4_epi32(moved, 2), _mm512_extracti32x4_epi32(moved, 3)));
+    uint64_t crc = _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(sum));
+    return (uint32_t)_mm_crc32_u64(crc, (uint64_t)_mm_extract_epi64(sum, 1));
+}
+
+TARGET_AVX512 static uint32_t crc32c_avx512(uint32_t seed, const void *data, size_t size)
+{
+    const uint8_t *p = data;
+    if (size < FOLD_BYTES)
+        return crc32c_sse42(seed, data, size);
+
+    /* The checksum so far is added to the first four bytes. */
+    __m512i a = _mm512_loadu_si512(p), b = _mm512_loadu_si512(p + 64);
+    __m512i c = _mm512_loadu_si512(p + 128), d = _mm512_loadu_si512(p + 192);
+    a = _mm512_xor_si512(a, _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)~seed)));
+    p += FOLD_BYTES;
+    size -= FOLD_BYTES;
+
+    __m512i constant = _mm512_broadcast_i32x4(fold_constant(FOLD_BYTES / 8));
+    for (; size >= FOLD_BYTES; p += FOLD_BYTES, size -= FOLD_BYTES) {
+        a = fold(a, constant, _mm512_loadu_si512(p));
+        b = fold(b, constant, _mm512_loadu_si512(p + 64));
+        c = fold(c, constant, _mm512_loadu_si512(p + 128));
+        d = fold(d, constant, _mm512_loadu_si512(p + 192));
+    }
+    a = fold_words(c, 8, fold_words(b, 16, fold_words(a, 24, d)));
+    for (; size >= 64; p += 64, size -= 64)
+        a = fold_words(a, 8, _mm512_loadu_si512(p));
+    return crc32c_sse42(~fold_reduce(a), p, size);
+}
+
 static void choose(void)
 {
     /* Every processor with SSE4.2 but the very first ones (Nehalem) has the carry-less product. */
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul")) {
-        shifts_init();
-        chosen = crc32c_sse42;
-        chosen_name = "sse4.2";
-    }
+    if (!__builtin_cpu_supports("sse4.2") || !__builtin_cpu_supports("pclmul"))
+        return;
+    shifts_init();
+    add_usable((struct crc32c_implementation){"sse4.2", crc32c_sse42});
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq"))
+        add_usable((struct crc32c_implementation){"avx512", crc32c_avx512});
 }
 
 #elif defined(__aarch64__)
 
-#if defined(__clang__)
-#define TARGET_CRC __attribute__((target("crc")))
-#else
-#define TARGET_CRC __attribute__((target("+crc")))
-#endif
+/* Assembly, since compilers differ in how a function is allowed an instruction the target lacks. */
+static inline uint32_t armv8_step_u64(uint32_t crc, uint64_t word)
+{
+    __asm__(".arch_extension crc\n\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(word));
+    return crc;
+}
 
-TARGET_CRC static uint32_t crc32c_armv8(uint32_t seed, const void *data, size_t size)
+static inline uint32_t armv8_step_byte(uint32_t crc, uint8_t byte)
+{
+    __asm__(".arch_extension crc\n\tcrc32cb %w0, %w0, %w1" : "+r"(crc) : "r"((uint32_t)byte));
+    return crc;
+}
+
+static uint32_t crc32c_armv8(uint32_t seed, const void *data, size_t size)
 {
     const uint8_t *p = data;
     uint32_t crc = ~seed;
 
     for (; size >= 8; p += 8, size -= 8)
-        crc = __crc32cd(crc, load_u64(p));
+        crc = armv8_step_u64(crc, load_u64(p));
     for (; size > 0; p++, size--)
-        crc = __crc32cb(crc, *p);
+        crc = armv8_step_byte(crc, *p);
     return ~crc;
 }
 
 static void choose(void)
 {
-    if (getauxval(AT_HWCAP) & HWCAP_CRC32) {
-        chosen = crc32c_armv8;
-        chosen_name = "armv8";
-    }
+    if (getauxval(AT_HWCAP) & HWCAP_CRC32)
+        add_usable((struct crc32c_implementation){"armv8", crc32c_armv8});
 }
 
 #else
@@ -197,6 +290,7 @@ __attribute__((constructor(101))) static void crc32c_init(void)
 {
     tables_init();
     choose();
+    chosen = usable[usable_count - 1].function;
 }
 
 uint32_t crc32c(uint32_t seed, const void *data, size_t size)
@@ -206,5 +300,11 @@ uint32_t crc32c(uint32_t seed, const void *data, size_t size)
 
 const char *crc32c_name(void)
 {
-    return chosen_name;
+    return usable[usable_count - 1].name;
+}
+
+const struct crc32c_implementation *crc32c_implementations(size_t *out_count)
+{
+    *out_count = usable_count;
+    return usable;
 }

@@ -14,10 +14,18 @@
  */
 uint32_t crc32c(uint32_t seed, const void *data, size_t size);
 
-/* The implementation for any processor, which tests hold the others against. */
+/* The implementation for any processor. */
 uint32_t crc32c_portable(uint32_t seed, const void *data, size_t size);
 
-/* Which one crc32c uses: "portable", "sse4.2" or "armv8". */
+/* Which one crc32c uses: "portable", "sse4.2", "avx512" or "armv8". */
 const char *crc32c_name(void);
+
+struct crc32c_implementation {
+    const char *name;
+    uint32_t (*function)(uint32_t seed, const void *data, size_t size);
+};
+
+/* All that this processor can run, so that tests reach them; the last one is crc32c's. */
+const struct crc32c_implementation *crc32c_implementations(size_t *out_count);
 
 #endif

@@ -183,11 +183,10 @@ static bool needs_escape(uint8_t c)
 }
 
 /* Copies runs that need no change in one piece. */
-static void put_quoted(struct json *json, struct slice text)
+static void put_runs(struct json *json, const uint8_t *p, const uint8_t *stop)
 {
-    const uint8_t *p = text.data, *stop = text.data + text.size, *run = p;
+    const uint8_t *run = p;
 
-    put(json, "\"", 1);
     while (p < stop) {
         size_t length = utf8_length(p, stop);
         if (length > 0 && !needs_escape(*p)) {
@@ -201,8 +200,14 @@ static void put_quoted(struct json *json, struct slice text)
             put_escaped_ascii(json, *p);
         run = ++p;
     }
-    if (run < stop)
-        put(json, (const char *)run, (size_t)(stop - run));
+    put(json, (const char *)run, (size_t)(stop - run));
+}
+
+static void put_quoted(struct json *json, struct slice text)
+{
+    put(json, "\"", 1);
+    if (text.size > 0)
+        put_runs(json, text.data, text.data + text.size);
     put(json, "\"", 1);
 }
 

@@ -143,13 +143,12 @@ static void put_field(struct line *line, const struct log_field *field)
     }
 
     /* A key goes in only with its '=' and room for at least an empty value. */
-    size_t start = line->size;
     size_t key_size = strlen(field->key);
-    if (put(line, " ", 1, key_size + 3) && put(line, field->key, key_size, 3) &&
-        put(line, "=", 1, 2))
-        put_value(line, value);
-    else
-        line->size = start;
+    if (!put(line, " ", 1, key_size + 3))
+        return;
+    put(line, field->key, key_size, 0);
+    put(line, "=", 1, 0);
+    put_value(line, value);
 }
 
 static void put_header(struct line *line, enum log_level level)

@@ -9,7 +9,7 @@
  * A line is printable ASCII, at most LOG_LINE_MAX bytes with its newline, and one write(2), so
  * lines of threads and processes that share a pipe do not mix. A longer line is cut and ends with
  * truncated=true; a line the system does not take is lost. errno is preserved. Any thread may log,
- * also on a coroutine's stack: a call needs some 4 KiB of it and never suspends.
+ * also on a coroutine's stack: a call needs some 5 KiB of it and never suspends.
  */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H

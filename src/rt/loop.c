@@ -23,6 +23,7 @@
 
 enum {
     EVENTS_PER_WAIT = 64,
+    SLEEP_MS_MAX = 60000,
     TURNS_PER_YIELD = 64, /* without progress: let another process have the core */
     TURNS_PER_EPOLL = 32, /* with progress: how often the descriptors are looked at */
 };
@@ -316,7 +317,7 @@ static int sleep_limit_ms(struct real_loop *loop)
     if (node->key <= loop->turn_ns)
         return 0;
     uint64_t ms = (node->key - loop->turn_ns + RT_NS_PER_MS - 1) / RT_NS_PER_MS;
-    return ms > 60 * 1000 ? 60 * 1000 : (int)ms;
+    return ms > SLEEP_MS_MAX ? SLEEP_MS_MAX : (int)ms;
 }
 
 static void loop_sleep(struct real_loop *loop)

@@ -33,10 +33,11 @@ typedef void (*rt_fn)(void *arg);
 
 enum {
     RT_STACK_BYTES = 64 * 1024, /* four times that under a sanitizer */
-    RT_NS_PER_US = 1000,
-    RT_NS_PER_MS = 1000 * 1000,
-    RT_NS_PER_S = 1000 * 1000 * 1000,
 };
+
+#define RT_NS_PER_US UINT64_C(1000)
+#define RT_NS_PER_MS UINT64_C(1000000)
+#define RT_NS_PER_S  UINT64_C(1000000000)
 
 /* ---- loops and threads -------------------------------------------------------------------- */
 
@@ -59,6 +60,9 @@ void rt_loop_set_spin(struct rt_loop *loop, struct rt_spin spin);
 
 /* The loop this code runs on; NULL outside of one. */
 struct rt_loop *rt_loop_self(void);
+
+/* Tasks that could run now, besides the one that asks. */
+size_t rt_loop_runnable(const struct rt_loop *loop);
 
 /* How often the loop went to sleep in the kernel. */
 uint64_t rt_loop_sleeps(const struct rt_loop *loop);

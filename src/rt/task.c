@@ -23,6 +23,11 @@ struct rt_loop *rt_loop_self(void)
     return rt_current_loop;
 }
 
+size_t rt_loop_runnable(const struct rt_loop *loop)
+{
+    return loop->runnable;
+}
+
 struct rt_task *rt_task_self(void)
 {
     return rt_current_loop->current;

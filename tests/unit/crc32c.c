@@ -83,17 +83,22 @@ static void test_chaining(crc_function *crc, const uint8_t *data, size_t size)
 int main(void)
 {
     static uint8_t random[3 * LENGTH_MAX + 5];
-    crc_function *const functions[] = {crc32c_portable, crc32c};
+    size_t count;
+    const struct crc32c_implementation *implementations = crc32c_implementations(&count);
     struct prng prng;
 
     prng_seed(&prng, 42);
     for (size_t i = 0; i < sizeof(random); i++)
         random[i] = (uint8_t)prng_next(&prng);
-    for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
-        test_known(functions[i]);
-        test_lengths(functions[i], random);
-        test_chaining(functions[i], random, sizeof(random));
+    for (size_t i = 0; i < count; i++) {
+        printf("%s\n", implementations[i].name);
+        test_known(implementations[i].function);
+        test_lengths(implementations[i].function, random);
+        test_chaining(implementations[i].function, random, sizeof(random));
     }
-    printf("crc32c uses %s\n", crc32c_name());
+    CHECK(implementations[0].function == crc32c_portable);
+    CHECK_EQ_TEXT(implementations[count - 1].name, crc32c_name());
+    test_known(crc32c);
+    test_lengths(crc32c, random);
     return 0;
 }

@@ -1,0 +1,244 @@
+#include "fabric/fabric.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "fabric/fabric_int.h"
+#include "fabric/window/window.h"
+
+/* ---- lists ------------------------------------------------------------------------------------- */
+
+/* Also counts it: what is refused here never leaves, and is not counted. */
+static enum pando_status list_admit(struct fabric_endpoint *endpoint, const struct fabric_list *list)
+{
+    struct fabric_counters add = {.lists = 1};
+
+    if (list->count == 0 || list->count > FABRIC_LIST_OPS_MAX)
+        return PANDO_INVALID;
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct fabric_op *op = &list->ops[i];
+        switch (op->kind) {
+        case FABRIC_READ:
+            add.reads++;
+            add.bytes_in += op->size;
+            break;
+        case FABRIC_WRITE:
+            add.writes++;
+            add.bytes_out += op->size;
+            break;
+        case FABRIC_CAS:
+        case FABRIC_FAA:
+            if (op->size != 8)
+                return PANDO_INVALID;
+            if (op->offset % 8 != 0)
+                return PANDO_RANGE;
+            add.atomics++;
+            add.bytes_in += 8;
+            add.bytes_out += op->kind == FABRIC_CAS ? 16 : 8;
+            break;
+        default:
+            return PANDO_INVALID;
+        }
+        if (op->size == 0)
+            return PANDO_INVALID;
+    }
+    if (add.bytes_in + add.bytes_out > FABRIC_LIST_BYTES_MAX)
+        return PANDO_TOO_LARGE;
+    if (endpoint->broken)
+        return PANDO_BROKEN;
+    if (endpoint->outstanding >= FABRIC_OUTSTANDING_MAX)
+        return PANDO_AGAIN;
+    fabric_counters_add(&endpoint->counters, &add);
+    return PANDO_OK;
+}
+
+void fabric_post(struct fabric_endpoint *endpoint, struct fabric_list *list)
+{
+    list->waiter = NULL;
+    list->status = list_admit(endpoint, list);
+    list->pending = list->status == PANDO_OK;
+    if (!list->pending)
+        return;
+    endpoint->outstanding++;
+    endpoint->ops->post(endpoint, list);
+}
+
+enum pando_status fabric_wait_co(struct fabric_list *list)
+{
+    if (list->pending) {
+        list->waiter = rt_task_self();
+        while (list->pending)
+            (void)rt_park_co(RT_NEVER);
+    }
+    return list->status;
+}
+
+enum pando_status fabric_submit_co(struct fabric_endpoint *endpoint, struct fabric_op *ops,
+                                   uint32_t count)
+{
+    struct fabric_list list = {.ops = ops, .count = count};
+    fabric_post(endpoint, &list);
+    return fabric_wait_co(&list);
+}
+
+/* ---- endpoints and calls ------------------------------------------------------------------------- */
+
+void fabric_set_identity(struct fabric *fabric, struct fabric_identity identity)
+{
+    uint32_t packed = (uint32_t)identity.incarnation << 16 | identity.member;
+    atomic_store_explicit(&fabric->identity, packed, memory_order_release);
+}
+
+struct fabric_identity fabric_identity_now(const struct fabric *fabric)
+{
+    uint32_t packed = atomic_load_explicit(&fabric->identity, memory_order_acquire);
+    return (struct fabric_identity){.member = (uint16_t)packed,
+                                    .incarnation = (uint16_t)(packed >> 16)};
+}
+
+const char *fabric_location(const struct fabric *fabric)
+{
+    return fabric->location;
+}
+
+enum pando_status fabric_add_peer(struct fabric *fabric, uint16_t node, enum fabric_target target,
+                                  const char *location)
+{
+    if (strlen(location) >= FABRIC_LOCATION_MAX)
+        return PANDO_TOO_LARGE;
+    return fabric->ops->add_peer(fabric, node, target, location);
+}
+
+enum pando_status fabric_connect_co(struct fabric *fabric, uint16_t node,
+                                    struct fabric_endpoint **out)
+{
+    return fabric->ops->connect_co(fabric, node, out);
+}
+
+void fabric_disconnect_co(struct fabric_endpoint *endpoint)
+{
+    pando_assert(endpoint->outstanding == 0);
+    endpoint->ops->disconnect_co(endpoint);
+}
+
+bool fabric_broken(const struct fabric_endpoint *endpoint)
+{
+    return endpoint->broken;
+}
+
+enum pando_status fabric_reconnect_co(struct fabric_endpoint *endpoint)
+{
+    return endpoint->ops->reconnect_co(endpoint);
+}
+
+enum pando_status fabric_fence_co(struct fabric_endpoint *endpoint, struct fabric_identity identity)
+{
+    if (identity.member == 0 || identity.member >= FABRIC_MEMBERS_MAX)
+        return PANDO_INVALID;
+    if (endpoint->broken)
+        return PANDO_BROKEN;
+    return endpoint->ops->fence_co(endpoint, identity);
+}
+
+void fabric_serve(struct fabric *fabric, fabric_handler handler, void *context)
+{
+    fabric->handler = handler;
+    fabric->handler_context = context;
+}
+
+enum pando_status fabric_serve_request(struct fabric *fabric, struct fabric_request *request)
+{
+    request->reply_size = 0;
+    if (fabric->handler == NULL)
+        return PANDO_UNSUPPORTED;
+    enum pando_status status = fabric->handler(fabric->handler_context, request);
+    pando_assert(request->reply_size <= FABRIC_CALL_BYTES_MAX);
+    return status;
+}
+
+enum pando_status fabric_call_co(struct fabric_endpoint *endpoint, uint16_t method,
+                                 struct slice body, void *reply, uint32_t reply_capacity,
+                                 uint32_t *reply_size)
+{
+    uint32_t ignored;
+    if (reply_size == NULL)
+        reply_size = &ignored;
+    *reply_size = 0;
+    if (body.size > FABRIC_CALL_BYTES_MAX)
+        return PANDO_TOO_LARGE;
+    if (endpoint->broken)
+        return PANDO_BROKEN;
+    endpoint->counters.calls++;
+    endpoint->counters.bytes_out += body.size;
+    enum pando_status status =
+        endpoint->ops->call_co(endpoint, method, body, reply, reply_capacity, reply_size);
+    endpoint->counters.bytes_in += *reply_size;
+    return status;
+}
+
+/* ---- the window and the rest ------------------------------------------------------------------------ */
+
+uint16_t fabric_self(const struct fabric *fabric)
+{
+    return fabric->node;
+}
+
+uint64_t fabric_window_bytes(const struct fabric *fabric)
+{
+    return fabric->window_bytes;
+}
+
+uint64_t fabric_device_bytes(const struct fabric *fabric)
+{
+    return fabric->device_bytes;
+}
+
+uint64_t fabric_window_first(const struct fabric *fabric)
+{
+    (void)fabric;
+    return WINDOW_FIRST;
+}
+
+enum pando_status fabric_self_read(struct fabric *fabric, uint64_t offset, void *to, size_t size)
+{
+    return fabric->ops->self_read(fabric, offset, to, size);
+}
+
+enum pando_status fabric_self_write(struct fabric *fabric, uint64_t offset, const void *from,
+                                    size_t size)
+{
+    return fabric->ops->self_write(fabric, offset, from, size);
+}
+
+void fabric_close(struct fabric *fabric)
+{
+    fabric->ops->close(fabric);
+}
+
+enum fabric_target fabric_endpoint_target(const struct fabric_endpoint *endpoint)
+{
+    return endpoint->target;
+}
+
+uint16_t fabric_endpoint_node(const struct fabric_endpoint *endpoint)
+{
+    return endpoint->node;
+}
+
+struct fabric_counters *fabric_endpoint_counters(struct fabric_endpoint *endpoint)
+{
+    return &endpoint->counters;
+}
+
+void fabric_counters_add(struct fabric_counters *sum, const struct fabric_counters *more)
+{
+    sum->lists += more->lists;
+    sum->reads += more->reads;
+    sum->writes += more->writes;
+    sum->atomics += more->atomics;
+    sum->calls += more->calls;
+    sum->bytes_out += more->bytes_out;
+    sum->bytes_in += more->bytes_in;
+    sum->retries += more->retries;
+}

@@ -1,0 +1,70 @@
+/*
+ * fabric_int.h - what a backend implements. Few operations, all mandatory.
+ */
+#ifndef FABRIC_FABRIC_INT_H
+#define FABRIC_FABRIC_INT_H
+
+#include "fabric/fabric.h"
+
+struct fabric_ops {
+    enum pando_status (*add_peer)(struct fabric *fabric, uint16_t node, enum fabric_target target,
+                                  const char *location);
+    enum pando_status (*connect_co)(struct fabric *fabric, uint16_t node,
+                                    struct fabric_endpoint **out);
+    void (*disconnect_co)(struct fabric_endpoint *endpoint);
+    enum pando_status (*reconnect_co)(struct fabric_endpoint *endpoint);
+    /* The list is well-formed and marked pending; ends in fabric_list_done, now or later. */
+    void (*post)(struct fabric_endpoint *endpoint, struct fabric_list *list);
+    enum pando_status (*call_co)(struct fabric_endpoint *endpoint, uint16_t method,
+                                 struct slice body, void *reply, uint32_t reply_capacity,
+                                 uint32_t *reply_size);
+    enum pando_status (*fence_co)(struct fabric_endpoint *endpoint,
+                                  struct fabric_identity identity);
+    enum pando_status (*self_read)(struct fabric *fabric, uint64_t offset, void *to, size_t size);
+    enum pando_status (*self_write)(struct fabric *fabric, uint64_t offset, const void *from,
+                                    size_t size);
+    void (*close)(struct fabric *fabric);
+};
+
+/* First member of every backend's own struct. */
+struct fabric {
+    const struct fabric_ops *ops;
+    uint16_t node;
+    enum fabric_target target; /* what this process is to others */
+    uint64_t window_bytes;
+    uint64_t device_bytes;
+    char location[FABRIC_LOCATION_MAX];
+    _Atomic uint32_t identity; /* incarnation << 16 | member */
+    fabric_handler handler;
+    void *handler_context;
+};
+
+struct fabric_endpoint {
+    const struct fabric_ops *ops;
+    struct fabric *fabric;
+    struct rt_loop *loop;
+    uint16_t node;
+    enum fabric_target target;
+    bool broken;
+    uint32_t outstanding;
+    struct fabric_identity identity; /* under which it connected */
+    struct fabric_counters counters;
+};
+
+struct fabric_identity fabric_identity_now(const struct fabric *fabric);
+
+/* Hands a list back to whoever waits for it. On the endpoint's loop. */
+static inline void fabric_list_done(struct fabric_endpoint *endpoint, struct fabric_list *list,
+                                    enum pando_status status)
+{
+    endpoint->outstanding--;
+    list->status = status;
+    list->pending = false;
+    if (list->waiter != NULL)
+        rt_unpark(list->waiter);
+}
+
+/* Serves one request through the process's handler: UNSUPPORTED when there is none. */
+enum pando_status fabric_serve_request(struct fabric *fabric, struct fabric_request *request);
+
+#endif

@@ -1,0 +1,106 @@
+/*
+ * endpoint.c - connections between simulated processes, and how they break.
+ */
+#include <stdlib.h>
+
+#include "base/assert.h"
+#include "fabric/sim/sim_int.h"
+
+static struct endpoint *endpoint_of(struct fabric_endpoint *base)
+{
+    return container_of(base, struct endpoint, base);
+}
+
+static void break_fire(struct rt_timer *timer)
+{
+    struct endpoint *endpoint = container_of(timer, struct endpoint, break_event.timer);
+    sim_endpoint_break(endpoint);
+}
+
+enum pando_status sim_connect_co(struct fabric *fabric, uint16_t node,
+                                 struct fabric_endpoint **out)
+{
+    struct process *process = container_of(fabric, struct process, base);
+    struct fabric_sim *net = process->net;
+    struct machine *target = net->by_node[node];
+    struct fabric_identity identity = fabric_identity_now(fabric);
+    uint32_t life = 0;
+
+    if (target == NULL)
+        return PANDO_NOT_FOUND;
+    enum pando_status status = sim_rpc_co(process, target, RPC_CONNECT, identity, 0, &life);
+    if (status != PANDO_OK)
+        return status;
+    struct endpoint *endpoint = calloc(1, sizeof(*endpoint));
+    if (endpoint == NULL)
+        return PANDO_NO_MEMORY;
+    endpoint->base.ops = &sim_fabric_ops;
+    endpoint->base.fabric = fabric;
+    endpoint->base.loop = rt_loop_self();
+    endpoint->base.node = node;
+    endpoint->base.target = target->process->base.target;
+    endpoint->base.identity = identity;
+    endpoint->source = process;
+    endpoint->target = target;
+    endpoint->target_life = life;
+    endpoint->id = ++net->next_endpoint_id;
+    sim_event_init(&endpoint->break_event, net->sim, break_fire);
+    list_push_back(&process->endpoints, &endpoint->link);
+    *out = &endpoint->base;
+    return PANDO_OK;
+}
+
+void sim_disconnect_co(struct fabric_endpoint *base)
+{
+    struct endpoint *endpoint = endpoint_of(base);
+    sim_event_cancel(&endpoint->break_event);
+    list_remove(&endpoint->link);
+    free(endpoint);
+}
+
+enum pando_status sim_reconnect_co(struct fabric_endpoint *base)
+{
+    struct endpoint *endpoint = endpoint_of(base);
+    struct fabric_identity identity = fabric_identity_now(base->fabric);
+    uint32_t life = 0;
+
+    if (!base->broken)
+        sim_endpoint_break(endpoint);
+    enum pando_status status = sim_rpc_co(endpoint->source, endpoint->target, RPC_RECONNECT,
+                                          identity, endpoint->id, &life);
+    if (status != PANDO_OK)
+        return status;
+    sim_event_cancel(&endpoint->break_event);
+    endpoint->target_life = life;
+    endpoint->id = ++endpoint->source->net->next_endpoint_id;
+    base->identity = identity;
+    base->broken = false;
+    return PANDO_OK;
+}
+
+void sim_endpoint_break(struct endpoint *endpoint)
+{
+    struct fabric_sim *net = endpoint->source->net;
+
+    if (endpoint->base.broken)
+        return;
+    sim_event_cancel(&endpoint->break_event);
+    sim_trace(net->sim, "break", endpoint->base.fabric->node, endpoint->base.node, endpoint->id);
+    endpoint->base.broken = true;
+    list_for_each_safe(link, &net->transfers)
+    {
+        struct transfer *transfer = container_of(link, struct transfer, link);
+        if (transfer->endpoint == endpoint)
+            sim_transfer_orphan(transfer);
+    }
+}
+
+void sim_endpoint_break_later(struct endpoint *endpoint)
+{
+    struct fabric_sim *net = endpoint->source->net;
+    if (endpoint->base.broken || heap_contains(&endpoint->break_event.timer.node))
+        return;
+    uint64_t wait_ns = 1 + net->options.break_ns / 2 +
+                       prng_below(sim_prng(net->sim), net->options.break_ns);
+    sim_event_at(&endpoint->break_event, sim_now_ns(net->sim) + wait_ns);
+}

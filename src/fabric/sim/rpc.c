@@ -1,0 +1,257 @@
+/*
+ * rpc.c - what needs the target's help: connecting, fencing, calls.
+ *
+ * An rpc is one request and one reply. It belongs to the network until both the caller has its answer
+ * and nothing of it is under way.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "fabric/sim/sim_int.h"
+
+static const uint64_t CALL_TIMEOUT_NS = 2 * RT_NS_PER_S;
+
+struct rpc {
+    struct sim_event event;
+    struct list link; /* in net->rpcs */
+    struct fabric_sim *net;
+    enum rpc_kind kind;
+    int references; /* the caller, and the network while a message or a server task is under way */
+    bool done;
+    bool replying;
+    struct rt_task *caller;
+    struct process *source;
+    struct machine *target;
+    uint32_t target_life;
+    uint32_t served_life;
+    struct fabric_identity identity; /* who asks; of a fence: who is fenced */
+    uint64_t endpoint_id;
+    enum pando_status status;
+    uint16_t method;
+    uint32_t body_size, reply_size;
+    uint8_t *body, *reply;
+};
+
+static void rpc_release(struct rpc *rpc)
+{
+    if (--rpc->references > 0)
+        return;
+    sim_event_cancel(&rpc->event);
+    list_remove(&rpc->link);
+    free(rpc->body);
+    free(rpc->reply);
+    free(rpc);
+}
+
+static void rpc_finish(struct rpc *rpc, enum pando_status status)
+{
+    if (rpc->done)
+        return;
+    rpc->done = true;
+    rpc->status = status;
+    if (rpc->caller != NULL)
+        sim_unpark(rpc->caller);
+}
+
+static void send_reply(struct rpc *rpc, enum pando_status status)
+{
+    double now = (double)sim_now_ns(rpc->net->sim);
+    rpc->status = status;
+    rpc->replying = true;
+    double arrival =
+        sim_port_send(rpc->net, &rpc->target->port, &rpc->source->machine->port,
+                      now + sim_jitter(rpc->net), rpc->reply_size, 1);
+    sim_event_at(&rpc->event, (uint64_t)arrival);
+}
+
+/* A task on one of the target's loops. */
+static void serve_task(void *arg)
+{
+    struct rpc *rpc = arg;
+    struct process *process = rpc->target->process;
+    uint32_t life = process->life;
+
+    rt_charge(RT_COST_CALL);
+    rpc->reply = malloc(FABRIC_CALL_BYTES_MAX);
+    pando_assert(rpc->reply != NULL);
+    struct fabric_request request = {
+        .from = rpc->identity,
+        .method = rpc->method,
+        .body = slice_of(rpc->body, rpc->body_size),
+        .reply = rpc->reply,
+    };
+    enum pando_status status = fabric_serve_request(&process->base, &request);
+    rpc->reply_size = request.reply_size;
+    if (process->dead || process->life != life)
+        rpc_release(rpc); /* nobody answers; the caller's wait ends by itself */
+    else
+        send_reply(rpc, status);
+}
+
+static enum pando_status serve_fence(struct rpc *rpc)
+{
+    if (rpc->net->options.chaos.no_fencing)
+        return PANDO_OK;
+    window_fence(&rpc->target->window, rpc->identity);
+    sim_transfers_fence(rpc->target, rpc->identity);
+    return PANDO_OK;
+}
+
+static void rpc_serve(struct rpc *rpc)
+{
+    struct process *process = rpc->target->process;
+    bool known = rpc->kind == RPC_CONNECT || rpc->kind == RPC_RECONNECT;
+
+    sim_trace(rpc->net->sim, "rpc", (uint64_t)rpc->source->base.node << 16 | process->base.node,
+              rpc->kind, (uint64_t)rpc->method << 32 | rpc->body_size);
+    if (process->dead || (!known && process->life != rpc->target_life)) {
+        rpc_finish(rpc, PANDO_BROKEN);
+        rpc_release(rpc);
+        return;
+    }
+    rpc->served_life = process->life;
+    if (rpc->kind == RPC_RECONNECT)
+        sim_transfers_end_session(rpc->target, rpc->endpoint_id);
+    if (rpc->kind != RPC_FENCE && window_fenced(&rpc->target->window, rpc->identity)) {
+        send_reply(rpc, PANDO_FENCED);
+        return;
+    }
+    if (rpc->kind == RPC_FENCE) {
+        send_reply(rpc, serve_fence(rpc));
+        return;
+    }
+    if (rpc->kind != RPC_CALL) {
+        send_reply(rpc, PANDO_OK);
+        return;
+    }
+    sim_late_flush(rpc->target, rpc->source->machine);
+    struct rt_loop *loop = process->loops[process->next_thread++ % process->threads];
+    if (rt_spawn(loop, serve_task, rpc) != PANDO_OK)
+        send_reply(rpc, PANDO_NO_MEMORY);
+}
+
+static void rpc_fire(struct rt_timer *timer)
+{
+    struct rpc *rpc = container_of(timer, struct rpc, event.timer);
+    if (!sim_linked(rpc->net, rpc->source->machine, rpc->target)) {
+        rpc_finish(rpc, PANDO_BROKEN);
+        rpc_release(rpc);
+        return;
+    }
+    if (!rpc->replying) {
+        rpc_serve(rpc);
+        return;
+    }
+    rpc_finish(rpc, rpc->status);
+    rpc_release(rpc);
+}
+
+static struct rpc *rpc_send(struct process *source, struct machine *target, enum rpc_kind kind,
+                            uint32_t body_size)
+{
+    struct fabric_sim *net = source->net;
+    struct rpc *rpc = calloc(1, sizeof(*rpc));
+    pando_assert(rpc != NULL);
+    rpc->net = net;
+    rpc->kind = kind;
+    rpc->references = 2;
+    rpc->caller = rt_task_self();
+    rpc->source = source;
+    rpc->target = target;
+    sim_event_init(&rpc->event, net->sim, rpc_fire);
+    list_push_back(&net->rpcs, &rpc->link);
+    rt_charge(RT_COST_VERB);
+    double now = (double)sim_now_ns(net->sim) + sim_jitter(net);
+    uint64_t late_ns = source->dead ? 0 : sim_process_posts(source);
+    double arrival =
+        sim_port_send(net, &source->machine->port, &target->port, now, body_size, 1);
+    sim_event_at(&rpc->event, (uint64_t)arrival + late_ns);
+    if (source->dead) {
+        /* A ghost: nothing was sent, and it learns so after a while. */
+        sim_event_cancel(&rpc->event);
+        rpc->replying = true;
+        rpc->status = PANDO_BROKEN;
+        sim_event_at(&rpc->event, (uint64_t)arrival + net->options.break_ns);
+    }
+    return rpc;
+}
+
+static enum pando_status rpc_wait_co(struct rpc *rpc)
+{
+    uint64_t deadline = rt_now_ns() + CALL_TIMEOUT_NS;
+    enum pando_status parked = PANDO_OK;
+    while (!rpc->done && parked != PANDO_TIMEOUT)
+        parked = rt_park_co(deadline);
+    rpc->caller = NULL;
+    return rpc->done ? rpc->status : PANDO_TIMEOUT;
+}
+
+enum pando_status sim_rpc_co(struct process *source, struct machine *target, enum rpc_kind kind,
+                             struct fabric_identity identity, uint64_t endpoint_id,
+                             uint32_t *target_life)
+{
+    struct rpc *rpc = rpc_send(source, target, kind, 64);
+    rpc->identity = identity;
+    rpc->endpoint_id = endpoint_id;
+    if (target_life != NULL)
+        rpc->target_life = *target_life;
+    enum pando_status status = rpc_wait_co(rpc);
+    if (target_life != NULL)
+        *target_life = rpc->served_life;
+    rpc_release(rpc);
+    return status;
+}
+
+enum pando_status sim_fence_co(struct fabric_endpoint *base, struct fabric_identity identity)
+{
+    struct endpoint *endpoint = container_of(base, struct endpoint, base);
+    uint32_t life = endpoint->target_life;
+    return sim_rpc_co(endpoint->source, endpoint->target, RPC_FENCE, identity, 0, &life);
+}
+
+enum pando_status sim_call_co(struct fabric_endpoint *base, uint16_t method, struct slice body,
+                              void *reply, uint32_t reply_capacity, uint32_t *reply_size)
+{
+    struct endpoint *endpoint = container_of(base, struct endpoint, base);
+    struct rpc *rpc = rpc_send(endpoint->source, endpoint->target, RPC_CALL, (uint32_t)body.size);
+
+    rpc->identity = base->identity;
+    rpc->target_life = endpoint->target_life;
+    rpc->method = method;
+    rpc->body_size = (uint32_t)body.size;
+    rpc->body = malloc(body.size + 1);
+    pando_assert(rpc->body != NULL);
+    if (body.size > 0)
+        memcpy(rpc->body, body.data, body.size);
+    enum pando_status status = rpc_wait_co(rpc);
+    if (rpc->done && status != PANDO_BROKEN && rpc->reply != NULL) {
+        uint32_t stored = rpc->reply_size < reply_capacity ? rpc->reply_size : reply_capacity;
+        if (stored > 0)
+            memcpy(reply, rpc->reply, stored);
+        *reply_size = rpc->reply_size;
+    }
+    rpc_release(rpc);
+    return status;
+}
+
+void sim_rpcs_of_dead(struct process *process)
+{
+    list_for_each_safe(link, &process->net->rpcs)
+    {
+        struct rpc *rpc = container_of(link, struct rpc, link);
+        if (rpc->source == process || rpc->target == process->machine)
+            rpc_finish(rpc, PANDO_BROKEN);
+    }
+}
+
+void sim_rpcs_destroy(struct fabric_sim *net)
+{
+    struct list *link;
+    while ((link = list_pop_front(&net->rpcs)) != NULL) {
+        struct rpc *rpc = container_of(link, struct rpc, link);
+        free(rpc->body);
+        free(rpc->reply);
+        free(rpc);
+    }
+}

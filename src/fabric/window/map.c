@@ -1,0 +1,266 @@
+/*
+ * map.c - where a window's memory comes from.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <linux/magic.h>
+
+#include "base/assert.h"
+#include "fabric/window/window.h"
+
+static const uint64_t HUGE_BYTES = 2 * 1024 * 1024;
+
+static uint64_t round_up(uint64_t bytes, uint64_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+static struct window_header *header_of(const struct window *window)
+{
+    return (struct window_header *)window->base;
+}
+
+static void set_sizes(struct window *window, uint64_t host_bytes, uint64_t device_bytes,
+                      uint64_t page_bytes)
+{
+    pando_assert(host_bytes > WINDOW_FIRST && host_bytes < FABRIC_DEVICE);
+    *window = (struct window){
+        .host_bytes = host_bytes,
+        .device_bytes = device_bytes,
+        .mapped_bytes = round_up(host_bytes + device_bytes, page_bytes),
+        .fd = -1,
+    };
+}
+
+static void format(struct window *window, uint16_t node)
+{
+    *header_of(window) = (struct window_header){
+        .version = WINDOW_VERSION,
+        .node = node,
+        .host_bytes = window->host_bytes,
+        .device_bytes = window->device_bytes,
+        .opened = 1,
+    };
+    /* The magic last: a half-formatted file is formatted again. */
+    __atomic_store_n(&header_of(window)->magic, WINDOW_MAGIC, __ATOMIC_RELEASE);
+}
+
+/* A forked child must not write here after its parent was fenced. */
+static void after_mapping(struct window *window)
+{
+    (void)madvise(window->base, window->mapped_bytes, MADV_DONTFORK);
+    if (!window->huge)
+        (void)madvise(window->base, window->mapped_bytes, MADV_HUGEPAGE);
+}
+
+enum pando_status window_map_private(struct window *window, uint16_t node, uint64_t host_bytes,
+                                     uint64_t device_bytes)
+{
+    set_sizes(window, host_bytes, device_bytes, HUGE_BYTES);
+    window->base = mmap(NULL, window->mapped_bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (window->base == MAP_FAILED)
+        return PANDO_NO_MEMORY;
+    after_mapping(window);
+    format(window, node);
+    return PANDO_OK;
+}
+
+static bool map_fd(struct window *window, int fd)
+{
+    window->base =
+        mmap(NULL, window->mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (window->base == MAP_FAILED)
+        return false;
+    window->fd = fd;
+    return true;
+}
+
+static bool map_new_memfd(struct window *window, unsigned flags)
+{
+    int fd = memfd_create("pando", MFD_CLOEXEC | flags);
+    if (fd < 0)
+        return false;
+    /* Hugepages are reserved here and now, so that none is missing at a later access. */
+    bool huge = (flags & MFD_HUGETLB) != 0;
+    if (ftruncate(fd, (off_t)window->mapped_bytes) == 0 &&
+        (!huge || fallocate(fd, 0, 0, (off_t)window->mapped_bytes) == 0) && map_fd(window, fd)) {
+        window->huge = huge;
+        return true;
+    }
+    close(fd);
+    return false;
+}
+
+enum pando_status window_map_memfd(struct window *window, uint16_t node, uint64_t host_bytes,
+                                   uint64_t device_bytes)
+{
+    set_sizes(window, host_bytes, device_bytes, HUGE_BYTES);
+    if (!map_new_memfd(window, MFD_HUGETLB) && !map_new_memfd(window, 0))
+        return PANDO_NO_MEMORY;
+    after_mapping(window);
+    format(window, node);
+    return PANDO_OK;
+}
+
+/* ---- files ------------------------------------------------------------------------------------------ */
+
+static enum pando_status fail(char *error, size_t error_bytes, enum pando_status status,
+                              const char *path, const char *what)
+{
+    snprintf(error, error_bytes, "%s: %s", path, what);
+    return status;
+}
+
+static enum pando_status fail_errno(char *error, size_t error_bytes, const char *path,
+                                    const char *doing)
+{
+    int code = errno;
+    snprintf(error, error_bytes, "%s: cannot %s: %s", path, doing, strerror(code));
+    switch (code) {
+    case EACCES:
+    case EPERM:
+        return PANDO_DENIED;
+    case ENOENT:
+        return PANDO_NOT_FOUND;
+    case ENOMEM:
+    case ENOSPC:
+        return PANDO_NO_MEMORY;
+    default:
+        return PANDO_IO;
+    }
+}
+
+/* The size of what is there already: 0 for an empty or new file. A device's size is the caller's. */
+static enum pando_status existing_header(int fd, struct window_header *header, bool *device,
+                                         bool *there)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return PANDO_IO;
+    *device = !S_ISREG(info.st_mode);
+    *there = false;
+    if (!*device && info.st_size < (off_t)WINDOW_FIRST)
+        return PANDO_OK;
+    /* DAX devices cannot be read(2): look through a mapping. */
+    void *page = mmap(NULL, HUGE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+    if (page == MAP_FAILED)
+        return PANDO_IO;
+    memcpy(header, page, sizeof(*header));
+    munmap(page, HUGE_BYTES);
+    *there = header->magic == WINDOW_MAGIC;
+    return PANDO_OK;
+}
+
+static enum pando_status check_existing(const struct window_header *header, uint16_t node,
+                                        enum window_open how, uint64_t host_bytes,
+                                        uint64_t device_bytes, const char *path, char *error,
+                                        size_t error_bytes)
+{
+    if (header->version != WINDOW_VERSION) {
+        snprintf(error, error_bytes,
+                 "%s: window format version %u, this program has %u; use the program that made it, "
+                 "or remove the file to start empty",
+                 path, header->version, WINDOW_VERSION);
+        return PANDO_VERSION;
+    }
+    if (how == WINDOW_CREATE && (header->node != node || header->host_bytes != host_bytes ||
+                                 header->device_bytes != device_bytes)) {
+        snprintf(error, error_bytes,
+                 "%s: holds node %u with %llu bytes, not node %u with %llu; give the same --node and "
+                 "--size, or remove the file to start empty",
+                 path, header->node, (unsigned long long)header->host_bytes, node,
+                 (unsigned long long)host_bytes);
+        return PANDO_INVALID;
+    }
+    if (header->host_bytes <= WINDOW_FIRST || header->host_bytes >= FABRIC_DEVICE ||
+        header->device_bytes > header->host_bytes)
+        return fail(error, error_bytes, PANDO_CORRUPT, path, "damaged window header");
+    return PANDO_OK;
+}
+
+/* Enough room in the file for the mapping; without it an access would end in SIGBUS. */
+static bool file_resize(struct window *window, int fd, bool device, bool there, bool huge)
+{
+    struct stat info;
+    if (device)
+        return true;
+    if (there)
+        return fstat(fd, &info) == 0 && (uint64_t)info.st_size >= window->mapped_bytes;
+    if (ftruncate(fd, (off_t)window->mapped_bytes) != 0)
+        return false;
+    return !huge || fallocate(fd, 0, 0, (off_t)window->mapped_bytes) == 0;
+}
+
+enum pando_status window_map_file(struct window *window, const char *path, enum window_open how,
+                                  uint16_t node, uint64_t host_bytes, uint64_t device_bytes,
+                                  char *error, size_t error_bytes)
+{
+    struct window_header header;
+    struct statfs volume;
+    bool device, there;
+    enum pando_status status;
+
+    int fd = open(path, O_RDWR | O_CLOEXEC | (how == WINDOW_CREATE ? O_CREAT : 0), 0600);
+    if (fd < 0)
+        return fail_errno(error, error_bytes, path, "open");
+    /* The serving process holds this lock while it lives: two would hand out memory twice. */
+    if (how == WINDOW_CREATE && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        status = fail(error, error_bytes, PANDO_BUSY, path,
+                      "another memory node serves it; stop that one or choose another name");
+        goto err_close;
+    }
+    status = existing_header(fd, &header, &device, &there);
+    if (status != PANDO_OK) {
+        status = fail_errno(error, error_bytes, path, "read its header");
+        goto err_close;
+    }
+    if (!there && how == WINDOW_ATTACH) {
+        status = fail(error, error_bytes, PANDO_INVALID, path,
+                      "no window here; start `pando memory` on it first");
+        goto err_close;
+    }
+    if (there) {
+        status = check_existing(&header, node, how, host_bytes, device_bytes, path, error,
+                                error_bytes);
+        if (status != PANDO_OK)
+            goto err_close;
+        host_bytes = header.host_bytes;
+        device_bytes = header.device_bytes;
+    }
+    set_sizes(window, host_bytes, device_bytes, HUGE_BYTES);
+    window->huge = fstatfs(fd, &volume) == 0 && volume.f_type == HUGETLBFS_MAGIC;
+    if (!file_resize(window, fd, device, there, window->huge) || !map_fd(window, fd)) {
+        status = fail_errno(error, error_bytes, path, "map it (is there room for its size?)");
+        goto err_close;
+    }
+    after_mapping(window);
+    window->reused = there;
+    if (!there)
+        format(window, node);
+    else if (how == WINDOW_CREATE)
+        header_of(window)->opened++;
+    return PANDO_OK;
+
+err_close:
+    close(fd);
+    return status;
+}
+
+void window_unmap(struct window *window)
+{
+    if (window->base == NULL)
+        return;
+    munmap(window->base, window->mapped_bytes);
+    if (window->fd >= 0)
+        close(window->fd);
+    *window = (struct window){.fd = -1};
+}

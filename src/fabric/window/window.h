@@ -1,0 +1,80 @@
+/*
+ * window.h - the memory behind a process's window: how it is mapped, bounds, copies, atomics and the
+ * fences recorded in it. Shared by the backends; no I/O but the mapping.
+ */
+#ifndef FABRIC_WINDOW_WINDOW_H
+#define FABRIC_WINDOW_WINDOW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "fabric/fabric.h"
+#include "fabric/window/window_fmt.h"
+
+struct window {
+    uint8_t *base;
+    uint64_t host_bytes;   /* offsets 0 .. host_bytes */
+    uint64_t device_bytes; /* offsets FABRIC_DEVICE .. + device_bytes; mapped behind the host part */
+    uint64_t mapped_bytes;
+    bool huge;   /* in 2 MiB pages */
+    bool reused; /* it existed before, with its contents */
+    int fd;      /* -1 for private memory */
+};
+
+enum window_open { WINDOW_CREATE, WINDOW_ATTACH };
+
+/* Private memory of this process: simulated nodes and compute windows of tcp. Pages come on use. */
+PANDO_MUST_CHECK enum pando_status window_map_private(struct window *window, uint16_t node,
+                                                      uint64_t host_bytes, uint64_t device_bytes);
+
+/* Shareable memory without a name (memfd, hugepages when there are enough): the embedded default. */
+PANDO_MUST_CHECK enum pando_status window_map_memfd(struct window *window, uint16_t node,
+                                                    uint64_t host_bytes, uint64_t device_bytes);
+
+/*
+ * A file: on tmpfs, on hugetlbfs, a DAX device or an ordinary one. CREATE formats it when it is new or
+ * empty, and keeps its contents when it holds a window of the same sizes already; ATTACH maps what is
+ * there. Errors go to `error` as one line for a person. VERSION: another format; BUSY: another process
+ * serves it; DENIED: permissions; INVALID: not a window, or of another size.
+ */
+PANDO_MUST_CHECK enum pando_status window_map_file(struct window *window, const char *path,
+                                                   enum window_open how, uint16_t node,
+                                                   uint64_t host_bytes, uint64_t device_bytes,
+                                                   char *error, size_t error_bytes);
+
+void window_unmap(struct window *window);
+
+/* Where [offset, offset + size) lies, or NULL if any of it is not the users'. */
+static inline uint8_t *window_at(const struct window *window, uint64_t offset, uint64_t size)
+{
+    if (offset < FABRIC_DEVICE) {
+        if (offset < WINDOW_FIRST || size > window->host_bytes ||
+            offset > window->host_bytes - size)
+            return NULL;
+        return window->base + offset;
+    }
+    offset -= FABRIC_DEVICE;
+    if (size > window->device_bytes || offset > window->device_bytes - size)
+        return NULL;
+    return window->base + window->host_bytes + offset;
+}
+
+/*
+ * Executes a list on a window of this machine: the fences of rule R5 included. Stops at the first
+ * operation out of range and says RANGE; what came before has been done.
+ */
+PANDO_MUST_CHECK enum pando_status window_execute(const struct window *window, struct fabric_op *ops,
+                                                  uint32_t count);
+
+PANDO_MUST_CHECK enum pando_status window_read(const struct window *window, uint64_t offset,
+                                               void *to, size_t size);
+PANDO_MUST_CHECK enum pando_status window_write(const struct window *window, uint64_t offset,
+                                                const void *from, size_t size);
+
+/* ---- fences ----------------------------------------------------------------------------------- */
+
+/* Records it, never backwards; any thread. */
+void window_fence(const struct window *window, struct fabric_identity identity);
+bool window_fenced(const struct window *window, struct fabric_identity identity);
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * window_fmt.h - the first bytes of every window, which belong to the fabric. Nobody reaches them by
+ * READ or WRITE; they survive a restart when the mapping does.
+ *
+ *  offset  size   what
+ *       0     8   magic
+ *       8     4   format version
+ *      12     4   node id
+ *      16     8   size of the host part, this header included
+ *      24     8   size of the device part, which follows the host part in the mapping
+ *      32     8   times it was opened
+ *    4096  8192   fences: 1,024 words; word m holds 1 << 16 | i when incarnation i and all before it
+ *                 of member m are shut out, 0 when none is
+ *   12288 16384   attachments of shm clients: 1,024 x {process id 4, incarnation 4, start time 8}
+ *   28672  4096   unused
+ *   32768         first byte of the users
+ */
+#ifndef FABRIC_WINDOW_WINDOW_FMT_H
+#define FABRIC_WINDOW_WINDOW_FMT_H
+
+#include <stdint.h>
+
+#define WINDOW_MAGIC 0x4e49574f444e4150u /* "PANDOWIN" */
+
+enum {
+    WINDOW_VERSION = 1,
+    WINDOW_FENCES = 4096,
+    WINDOW_ATTACHMENTS = 12288,
+    WINDOW_FIRST = 32768,
+};
+
+struct window_header {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t node;
+    uint64_t host_bytes;
+    uint64_t device_bytes;
+    uint64_t opened;
+};
+_Static_assert(sizeof(struct window_header) == 40, "format");
+
+struct window_attachment {
+    uint32_t process;
+    uint32_t incarnation;
+    uint64_t start_time; /* field 22 of /proc/PID/stat, against reused process ids */
+};
+_Static_assert(sizeof(struct window_attachment) == 16, "format");
+
+#endif
