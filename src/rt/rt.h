@@ -68,7 +68,8 @@ size_t rt_loop_runnable(const struct rt_loop *loop);
 uint64_t rt_loop_sleeps(const struct rt_loop *loop);
 
 /* Starts a thread with a loop of its own that runs main(arg) as its first task, and later whatever
- * is posted to it, until no task is left. The name (up to 15 characters) is what `top -H` shows. */
+ * is posted to it, until no task is left. The name (up to 15 characters) is what `top -H` shows. *out
+ * is set before main begins, so that main may use it. */
 PANDO_MUST_CHECK enum pando_status rt_thread_start(const char *name, rt_fn main, void *arg,
                                                    struct rt_thread **out);
 struct rt_loop *rt_thread_loop(struct rt_thread *thread);
@@ -160,6 +161,18 @@ enum pando_status rt_waitq_wait_co(struct rt_waitq *queue, uint64_t deadline_ns)
 /* Wakes the longest waiting task; false when nobody waits. Any thread. */
 bool rt_waitq_wake_one(struct rt_waitq *queue);
 void rt_waitq_wake_all(struct rt_waitq *queue);
+
+/* Waiting for a number of things that end on any thread. Lies on the waiter's stack. */
+struct rt_countdown {
+    _Atomic uint32_t latch;
+    uint32_t left;
+    struct rt_task *task;
+};
+void rt_countdown_init(struct rt_countdown *countdown, uint32_t count);
+
+/* One of them ended; the caller does not touch the countdown afterwards. Any thread. */
+void rt_countdown_done(struct rt_countdown *countdown);
+void rt_countdown_wait_co(struct rt_countdown *countdown);
 
 /* A latch for a few instructions; held across no suspension. */
 struct rt_latch {

@@ -33,12 +33,13 @@ enum pando_status rt_thread_start(const char *name, rt_fn main, void *arg, struc
         goto err_free;
     if (rt_spawn(thread->loop, main, arg) != PANDO_OK)
         goto err_loop;
+    *out = thread;
     if (pthread_create(&thread->handle, NULL, thread_main, thread) != 0)
         goto err_loop;
-    *out = thread;
     return PANDO_OK;
 
 err_loop:
+    *out = NULL;
     thread->loop->live = 0; /* the first task never ran */
     rt_loop_destroy(thread->loop);
 err_free:

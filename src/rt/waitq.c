@@ -106,3 +106,29 @@ void rt_waitq_wake_all(struct rt_waitq *queue)
     while (rt_waitq_wake_one(queue)) {
     }
 }
+
+void rt_countdown_init(struct rt_countdown *countdown, uint32_t count)
+{
+    *countdown = (struct rt_countdown){.left = count, .task = rt_task_self()};
+}
+
+void rt_countdown_done(struct rt_countdown *countdown)
+{
+    latch_acquire(&countdown->latch);
+    /* Under the latch: the waiter cannot end before it is released. */
+    if (--countdown->left == 0)
+        rt_unpark(countdown->task);
+    latch_release(&countdown->latch);
+}
+
+void rt_countdown_wait_co(struct rt_countdown *countdown)
+{
+    for (;;) {
+        latch_acquire(&countdown->latch);
+        bool over = countdown->left == 0;
+        latch_release(&countdown->latch);
+        if (over)
+            return;
+        (void)rt_park_co(RT_NEVER);
+    }
+}

@@ -4,7 +4,8 @@
  *
  * One-sided operations need nobody's help. Calls, fences and the knowledge that a peer is alive go
  * through a unix socket beside the mapping, served by a thread of the process that owns the window.
- * A peer is fenced by killing it: whoever may map a window could not be kept from writing otherwise.
+ * A peer is fenced by killing it: whoever may map a window could not be kept from writing
+ * otherwise.
  */
 #ifndef FABRIC_SHM_SHM_H
 #define FABRIC_SHM_SHM_H
@@ -14,10 +15,10 @@
 struct fabric_shm_options {
     uint16_t node;
     enum fabric_target target;
-    /* The window: a path, or NULL for anonymous memory that only this process reaches. A path is the
-     * window's location; the socket is beside it, with ".sock" added. */
+    /* The window: a path, or NULL for anonymous memory that only this process reaches. A path is
+     * the window's location; the socket is beside it, with ".sock" added. */
     const char *path;
-    bool temporary; /* the file goes with the process: compute windows */
+    bool temporary;        /* the file goes with the process: compute windows */
     uint64_t host_bytes;   /* 0: no window, a client only */
     uint64_t device_bytes; /* ordinary memory under the names of on-chip memory */
 };
@@ -30,8 +31,9 @@ PANDO_MUST_CHECK enum pando_status fabric_shm_open(const struct fabric_shm_optio
 /* Begins to let others in: after fabric_serve and whatever else has to be ready. */
 PANDO_MUST_CHECK enum pando_status fabric_shm_start(struct fabric *fabric);
 
-/* The path for a name: NAME itself if it contains a slash, otherwise a file pando-NAME on hugetlbfs if
- * one is mounted with room for `bytes`, or in /dev/shm. An existing file wins. INVALID: not a name. */
+/* The path for a name: NAME itself if it contains a slash, otherwise a file pando-NAME on hugetlbfs
+ * if one is mounted with room for `bytes`, or in /dev/shm. An existing file wins. INVALID: not a
+ * name. */
 PANDO_MUST_CHECK enum pando_status fabric_shm_path(const char *name, uint64_t bytes, char *path,
                                                    size_t path_bytes);
 

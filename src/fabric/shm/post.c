@@ -1,0 +1,98 @@
+/*
+ * post.c - lists: executed by the CPU of whoever posts them.
+ *
+ * What costs time here is cache misses. A lone task has nothing to overlap them with, so its list
+ * is executed at once. When others could run, the list's cache lines are only asked for, and the
+ * list is executed at the end of the loop's turn, when they have come while the other tasks ran
+ * (and asked for theirs).
+ */
+#include "fabric/shm/shm_int.h"
+
+enum {
+    AT_ONCE_MAX = 16, /* then the loop gets a turn: timers and descriptors want to be looked at */
+    LINE_BYTES = 64,
+    PREFETCH_LINES_MAX = 16, /* of one operation */
+};
+
+static void prefetch(const struct window *window, const struct fabric_op *op)
+{
+    const uint8_t *at = window_at(window, op->offset, op->size);
+    if (at == NULL)
+        return;
+    uintptr_t line = (uintptr_t)at & ~(uintptr_t)(LINE_BYTES - 1);
+    uintptr_t end = (uintptr_t)at + op->size;
+    if (end - line > PREFETCH_LINES_MAX * LINE_BYTES)
+        end = line + PREFETCH_LINES_MAX * LINE_BYTES;
+    for (; line < end; line += LINE_BYTES) {
+        if (op->kind == FABRIC_READ)
+            __builtin_prefetch((const void *)line, 0);
+        else
+            __builtin_prefetch((const void *)line, 1);
+    }
+}
+
+static struct fabric_list *deferred_take(struct shm_endpoint *endpoint)
+{
+    struct fabric_list *list = endpoint->deferred;
+    endpoint->deferred = list->next;
+    if (endpoint->deferred == NULL) {
+        endpoint->deferred_end = &endpoint->deferred;
+        rt_poller_remove(&endpoint->poller);
+    }
+    return list;
+}
+
+static void deferred_add(struct shm_endpoint *endpoint, struct fabric_list *list)
+{
+    if (endpoint->deferred == NULL)
+        rt_poller_add(endpoint->base.loop, &endpoint->poller);
+    list->next = NULL;
+    *endpoint->deferred_end = list;
+    endpoint->deferred_end = &list->next;
+}
+
+static enum pando_status execute(struct shm_endpoint *endpoint, struct fabric_list *list)
+{
+    return window_execute(endpoint->window, list->ops, list->count);
+}
+
+static bool execute_deferred(struct rt_poller *poller)
+{
+    struct shm_endpoint *endpoint = container_of(poller, struct shm_endpoint, poller);
+
+    endpoint->executed_at_once = 0;
+    while (endpoint->deferred != NULL) {
+        struct fabric_list *list = deferred_take(endpoint);
+        fabric_list_done(&endpoint->base, list, execute(endpoint, list));
+    }
+    return true;
+}
+
+void shm_lists_init(struct shm_endpoint *endpoint)
+{
+    endpoint->deferred = NULL;
+    endpoint->deferred_end = &endpoint->deferred;
+    endpoint->poller.poll = execute_deferred;
+    endpoint->executed_at_once = 0;
+}
+
+void shm_lists_post(struct fabric_endpoint *base, struct fabric_list *list)
+{
+    struct shm_endpoint *endpoint = shm_endpoint_of(base);
+
+    if (endpoint->deferred == NULL && endpoint->executed_at_once < AT_ONCE_MAX &&
+        rt_loop_runnable(base->loop) == 0) {
+        endpoint->executed_at_once++;
+        fabric_list_done(base, list, execute(endpoint, list));
+        return;
+    }
+    for (uint32_t i = 0; i < list->count; i++)
+        prefetch(endpoint->window, &list->ops[i]);
+    deferred_add(endpoint, list);
+}
+
+void shm_lists_fail(struct shm_endpoint *endpoint, enum pando_status status)
+{
+    while (endpoint->deferred != NULL)
+        fabric_list_done(&endpoint->base, deferred_take(endpoint), status);
+}

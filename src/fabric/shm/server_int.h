@@ -1,0 +1,110 @@
+/*
+ * server_int.h - what server.c and request.c share. All of it belongs to the server's loop.
+ *
+ *   socket -> connection -> request (a task) -> handler -> reply -> connection -> socket
+ *
+ * Nothing here waits for a client. There are SHM_REQUESTS_MAX requests; when all are in use,
+ * sockets are left unread until one is free ("starved" connections). A socket that takes no reply
+ * leaves it in a queue, and is not read either until the queue is empty; the queues of all have one
+ * limit, and the connection that would exceed it is dropped.
+ */
+#ifndef FABRIC_SHM_SERVER_INT_H
+#define FABRIC_SHM_SERVER_INT_H
+
+#include "fabric/shm/shm_int.h"
+
+enum {
+    SHM_CONNECTIONS_MAX = 1024,
+    SHM_REQUESTS_MAX = 64,
+    SHM_QUEUED_BYTES_MAX = 16 * 1024 * 1024,
+};
+
+struct shm_connection {
+    struct list link;
+    struct list starved; /* in the server's list of that name, or alone */
+    struct shm_server *server;
+    struct rt_fd socket;
+    bool welcomed;
+    bool goodbye; /* its end was announced */
+    bool closed;  /* remains until its last request has ended */
+    struct window_attachment who;
+    struct fabric_identity identity;
+    uint64_t endpoint;
+    uint32_t requests;
+    struct list queue; /* replies the socket did not take */
+};
+
+/* A message from a client and the buffers to serve it with. */
+struct shm_request {
+    struct list link; /* idle or running */
+    struct shm_connection *connection;
+    struct fabric_identity from;
+    union {
+        struct shm_header header;
+        uint8_t bytes[SHM_MESSAGE_MAX];
+    } in, out;
+};
+
+/* How much of a member is connected here. */
+struct shm_presence {
+    uint32_t connections;
+    bool lost; /* some went without GOODBYE: its process may still have the window */
+};
+
+struct shm_server {
+    struct shm_fabric *fabric;
+    struct rt_thread *thread;
+    struct rt_task *main;
+    struct rt_message stop;
+    bool stopping;
+    struct rt_fd listener;
+    struct rt_timer listen_again;
+    struct list connections;
+    uint32_t connection_count;
+    struct list starved;
+    struct list idle;
+    struct list running;
+    uint32_t request_count; /* idle and running */
+    struct rt_waitq request_ended;
+    size_t queued_bytes;
+    pthread_mutex_t handoff; /* see shm_server_fence_co */
+    struct shm_presence members[FABRIC_MEMBERS_MAX];
+};
+
+/* ---- server.c -------------------------------------------------------------------------------- */
+
+/* After it the connection must not be touched, unless a request of it is still running. */
+void shm_connection_close(struct shm_connection *connection);
+
+/* Reads it again, or not, as it stands. */
+void shm_connection_update(struct shm_connection *connection);
+
+/* Lets one starved connection read, if a request is free. */
+void shm_server_feed(struct shm_server *server);
+
+/* Fences at this window; on the server's loop. */
+PANDO_MUST_CHECK enum pando_status shm_server_fence_here_co(struct shm_server *server,
+                                                            struct fabric_identity identity);
+
+/* ---- request.c ------------------------------------------------------------------------------- */
+
+bool shm_request_free(const struct shm_server *server);
+
+/* To read a message into; NULL when none is free. */
+struct shm_request *shm_request_take(struct shm_server *server);
+void shm_request_give(struct shm_server *server, struct shm_request *request);
+void shm_requests_destroy(struct shm_server *server);
+
+/* Serves it on a task; afterwards it is given back. */
+void shm_request_start(struct shm_connection *connection, struct shm_request *request);
+
+/* Answers the message in `in` with the body that lies in `out` already. False: the connection was
+ * closed. */
+bool shm_reply(struct shm_connection *connection, struct shm_request *request,
+               enum pando_status status, uint32_t body_bytes);
+
+/* Sends what had to wait. False: the connection was closed. */
+bool shm_queue_send(struct shm_connection *connection);
+void shm_queue_drop(struct shm_connection *connection);
+
+#endif

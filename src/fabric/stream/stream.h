@@ -1,0 +1,78 @@
+/*
+ * stream.h - a non-blocking byte stream over a socket, plain or TLS 1.3, and sockets to make one of.
+ */
+#ifndef FABRIC_STREAM_STREAM_H
+#define FABRIC_STREAM_STREAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include "pando/pando.h"
+
+typedef struct ssl_st SSL;
+typedef struct ssl_ctx_st SSL_CTX;
+
+struct stream {
+    int fd;
+    SSL *ssl; /* NULL: plain */
+};
+
+/* Bytes read or written; 0: would block; negative: closed or broken. */
+ssize_t stream_read(struct stream *stream, void *to, size_t size);
+ssize_t stream_write(struct stream *stream, const void *from, size_t size);
+
+void stream_close(struct stream *stream);
+
+/* ---- TLS ------------------------------------------------------------------------------------------ */
+
+enum tls_side { TLS_SERVER, TLS_CLIENT };
+
+/* A context for many streams, from PEM files. A client needs `ca`, a server `cert` and `key`; each may
+ * have the other's too, for certificates on both sides. NULL and one line in `error` on failure. */
+SSL_CTX *tls_context_create(enum tls_side side, const char *cert, const char *key, const char *ca,
+                            char *error, size_t error_bytes);
+void tls_context_destroy(SSL_CTX *context);
+
+/* Puts TLS on a connected socket. `host` is the name the server's certificate must have. */
+PANDO_MUST_CHECK enum pando_status tls_attach(struct stream *stream, SSL_CTX *context,
+                                              enum tls_side side, const char *host);
+
+/* Goes on with the handshake: OK, AGAIN (wait until the socket is ready) or DENIED. */
+PANDO_MUST_CHECK enum pando_status tls_handshake(struct stream *stream);
+
+/* 32 bytes only the two ends of this very channel know; zeroes for a plain one. */
+enum { STREAM_BINDING_BYTES = 32 };
+PANDO_MUST_CHECK enum pando_status stream_binding(struct stream *stream,
+                                                  uint8_t out[STREAM_BINDING_BYTES]);
+
+/* ---- sockets --------------------------------------------------------------------------------------- */
+
+struct socket_address {
+    struct sockaddr_storage storage;
+    socklen_t size;
+};
+
+/* "host:port". Looks names up, which may block. */
+PANDO_MUST_CHECK enum pando_status socket_resolve(const char *host_port, bool passive,
+                                                  struct socket_address *out, char *error,
+                                                  size_t error_bytes);
+
+/* A listening, non-blocking socket. BUSY: the port is in use. */
+PANDO_MUST_CHECK enum pando_status socket_listen(const struct socket_address *address,
+                                                 const char *name, int *out_fd, char *error,
+                                                 size_t error_bytes);
+
+/* "host:port" of the socket's own address. */
+void socket_name(int fd, char *out, size_t size);
+
+/* Begins to connect: writable when done; then socket_error is 0 or an errno. Negative on failure. */
+int socket_connect(const struct socket_address *address);
+int socket_error(int fd);
+
+/* No delay, keep-alive, and an error when sent bytes stay unanswered for `timeout_ms`. */
+void socket_tune(int fd, unsigned timeout_ms);
+
+#endif

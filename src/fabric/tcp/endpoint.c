@@ -1,0 +1,405 @@
+/*
+ * endpoint.c - the client's side of a connection: lists are encoded as they are posted, sent once per
+ * turn of the loop, and matched with their results in order.
+ */
+#include <stdlib.h>
+#include <sys/epoll.h>
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "fabric/tcp/tcp_int.h"
+
+enum {
+    READS_PER_POLL = 4,
+    SILENCE_CHECKS = 4, /* in the time after which a silent peer is given up */
+};
+
+static const uint64_t CALL_NS = 30 * RT_NS_PER_S;
+static const uint64_t ROOM_NS = RT_NS_PER_MS;
+
+static struct tcp_endpoint *endpoint_of(struct fabric_endpoint *base)
+{
+    return container_of(base, struct tcp_endpoint, base);
+}
+
+static uint64_t timeout_of(const struct tcp_endpoint *endpoint)
+{
+    return tcp_fabric_of(endpoint->base.fabric)->timeout_ns;
+}
+
+static bool expects_something(const struct tcp_endpoint *endpoint)
+{
+    return endpoint->base.outstanding > 0 || !list_empty(&endpoint->calls);
+}
+
+/* ---- breaking ------------------------------------------------------------------------------------------ */
+
+static void fail_lists(struct tcp_endpoint *endpoint, struct fabric_list *list)
+{
+    while (list != NULL) {
+        struct fabric_list *next = list->next;
+        fabric_list_done(&endpoint->base, list, PANDO_BROKEN);
+        list = next;
+    }
+}
+
+static void call_done(struct tcp_call *call, enum pando_status status)
+{
+    list_remove(&call->link);
+    call->done = true;
+    call->status = status;
+    rt_unpark(call->task);
+}
+
+static void polling_set(struct tcp_endpoint *endpoint, bool on)
+{
+    if (endpoint->polling == on)
+        return;
+    endpoint->polling = on;
+    rt_flight_add(endpoint->base.loop, on ? 1 : -1);
+    if (on)
+        rt_poller_add(endpoint->base.loop, &endpoint->poller);
+    else
+        rt_poller_remove(&endpoint->poller);
+}
+
+void tcp_endpoint_break(struct tcp_endpoint *endpoint, const char *why)
+{
+    if (endpoint->base.broken)
+        return;
+    log_warn("endpoint broken", log_u64("node", endpoint->base.node), log_text("why", why));
+    endpoint->base.broken = true;
+    polling_set(endpoint, false);
+    rt_timer_cancel(&endpoint->timer);
+    rt_fd_remove(endpoint->base.loop, &endpoint->fd);
+    stream_close(&endpoint->stream);
+
+    struct fabric_list *sent = endpoint->sent, *waiting = endpoint->waiting;
+    endpoint->sent = endpoint->waiting = NULL;
+    endpoint->sent_tail = &endpoint->sent;
+    endpoint->waiting_tail = &endpoint->waiting;
+    fail_lists(endpoint, sent);
+    fail_lists(endpoint, waiting);
+    list_for_each_safe(link, &endpoint->calls)
+        call_done(container_of(link, struct tcp_call, link), PANDO_BROKEN);
+}
+
+/* ---- output -------------------------------------------------------------------------------------------- */
+
+static bool encode(struct tcp_endpoint *endpoint, struct fabric_list *list)
+{
+    uint32_t bytes = wire_list_bytes(list->ops, list->count);
+    uint8_t *to = frame_room(&endpoint->out, &endpoint->lists, WIRE_LISTS, bytes);
+    if (to == NULL)
+        return false;
+    wire_put_list(to, bytes, endpoint->next_tag++, list->ops, list->count);
+    frame_added(&endpoint->out, &endpoint->lists, bytes);
+    list->next = NULL;
+    *endpoint->sent_tail = list;
+    endpoint->sent_tail = &list->next;
+    return true;
+}
+
+static void encode_waiting(struct tcp_endpoint *endpoint)
+{
+    while (endpoint->waiting != NULL) {
+        struct fabric_list *list = endpoint->waiting;
+        struct fabric_list *next = list->next;
+        if (!encode(endpoint, list))
+            return;
+        endpoint->waiting = next;
+        if (next == NULL)
+            endpoint->waiting_tail = &endpoint->waiting;
+    }
+}
+
+/* False when the endpoint broke. */
+static bool flush(struct tcp_endpoint *endpoint)
+{
+    struct bytes *out = &endpoint->out;
+
+    frame_close(out, &endpoint->lists, WIRE_LISTS);
+    while (bytes_used(out) > 0) {
+        ssize_t put = stream_write(&endpoint->stream, bytes_front(out), bytes_used(out));
+        if (put < 0) {
+            tcp_endpoint_break(endpoint, "connection closed while sending");
+            return false;
+        }
+        if (put == 0)
+            break;
+        bytes_taken(out, (size_t)put);
+        encode_waiting(endpoint);
+        frame_close(out, &endpoint->lists, WIRE_LISTS);
+    }
+    rt_fd_change(endpoint->base.loop, &endpoint->fd,
+                 bytes_used(out) > 0 ? EPOLLIN | EPOLLOUT : EPOLLIN);
+    return true;
+}
+
+/* ---- input --------------------------------------------------------------------------------------------- */
+
+static enum wire_parse take_result(struct tcp_endpoint *endpoint)
+{
+    struct fabric_list *list = endpoint->sent;
+    uint32_t bytes;
+    enum pando_status status;
+
+    if (list == NULL)
+        return WIRE_BAD;
+    enum wire_parse parse =
+        wire_get_result(bytes_front(&endpoint->in), bytes_used(&endpoint->in),
+                        endpoint->results_bytes_left, endpoint->expected_tag, list->ops,
+                        list->count, &bytes, &status);
+    if (parse != WIRE_OK)
+        return parse;
+    endpoint->expected_tag++;
+    endpoint->results_bytes_left -= bytes;
+    endpoint->results_left--;
+    bytes_taken(&endpoint->in, bytes);
+    endpoint->sent = list->next;
+    if (endpoint->sent == NULL)
+        endpoint->sent_tail = &endpoint->sent;
+    fabric_list_done(&endpoint->base, list, status);
+    bool frame_over = endpoint->results_left == 0;
+    return frame_over == (endpoint->results_bytes_left == 0) ? WIRE_OK : WIRE_BAD;
+}
+
+static enum wire_parse on_reply(struct tcp_endpoint *endpoint, const struct wire_frame *frame,
+                                const uint8_t *body)
+{
+    struct wire_call reply;
+    if (wire_get_call(body, frame->size, &reply) != WIRE_OK || reply.word >= PANDO_STATUS_COUNT)
+        return WIRE_BAD;
+    list_for_each(link, &endpoint->calls)
+    {
+        struct tcp_call *call = container_of(link, struct tcp_call, link);
+        if (call->tag != reply.tag)
+            continue;
+        uint32_t stored = reply.size < call->capacity ? reply.size : call->capacity;
+        if (stored > 0)
+            memcpy(call->reply, reply.body, stored);
+        call->size = reply.size;
+        call_done(call, (enum pando_status)reply.word);
+        return WIRE_OK;
+    }
+    return WIRE_OK; /* its caller gave up */
+}
+
+static enum wire_parse take_frame(struct tcp_endpoint *endpoint)
+{
+    struct bytes *in = &endpoint->in;
+    struct wire_frame frame;
+    enum wire_parse parse = wire_get_frame(bytes_front(in), bytes_used(in), &frame);
+
+    if (parse != WIRE_OK)
+        return parse;
+    if (frame.type == WIRE_RESULTS) {
+        if (frame.count == 0)
+            return WIRE_BAD;
+        endpoint->results_bytes_left = frame.size;
+        endpoint->results_left = frame.count;
+        bytes_taken(in, WIRE_FRAME_HEADER);
+        return WIRE_OK;
+    }
+    if (frame.size > WIRE_CALL_MAX)
+        return WIRE_BAD;
+    if (bytes_used(in) < WIRE_FRAME_HEADER + frame.size)
+        return WIRE_MORE;
+    if (frame.type == WIRE_REPLY)
+        parse = on_reply(endpoint, &frame, bytes_front(in) + WIRE_FRAME_HEADER);
+    else if (frame.type != WIRE_PONG)
+        parse = WIRE_BAD;
+    bytes_taken(in, WIRE_FRAME_HEADER + frame.size);
+    return parse;
+}
+
+/* True when there was something; the endpoint may be broken afterwards. */
+static bool receive(struct tcp_endpoint *endpoint)
+{
+    bool progress = false;
+    for (int i = 0; i < READS_PER_POLL; i++) {
+        uint8_t *to = bytes_reserve(&endpoint->in, TCP_READ_BYTES, 2 * WIRE_LIST_MAX + TCP_READ_BYTES);
+        ssize_t got = to == NULL ? -1 : stream_read(&endpoint->stream, to, TCP_READ_BYTES);
+        if (got < 0) {
+            tcp_endpoint_break(endpoint, "connection closed by the peer");
+            return true;
+        }
+        if (got == 0)
+            break;
+        progress = true;
+        bytes_appended(&endpoint->in, (size_t)got);
+        enum wire_parse parse = WIRE_OK;
+        while (parse == WIRE_OK && bytes_used(&endpoint->in) > 0)
+            parse = endpoint->results_left > 0 ? take_result(endpoint) : take_frame(endpoint);
+        if (parse == WIRE_BAD) {
+            tcp_endpoint_break(endpoint, "the peer does not speak the protocol");
+            return true;
+        }
+        if (got < TCP_READ_BYTES)
+            break;
+    }
+    if (progress)
+        endpoint->input_ns = rt_turn_ns(endpoint->base.loop);
+    return progress;
+}
+
+static bool endpoint_poll(struct rt_poller *poller)
+{
+    struct tcp_endpoint *endpoint = container_of(poller, struct tcp_endpoint, poller);
+    if (endpoint->lists.bytes + bytes_used(&endpoint->out) > 0 && !flush(endpoint))
+        return true;
+    bool progress = receive(endpoint);
+    if (!endpoint->base.broken && !expects_something(endpoint) && bytes_used(&endpoint->out) == 0)
+        polling_set(endpoint, false);
+    return progress;
+}
+
+static void endpoint_ready(struct rt_fd *fd, uint32_t events)
+{
+    struct tcp_endpoint *endpoint = container_of(fd, struct tcp_endpoint, fd);
+    if ((events & EPOLLOUT) != 0 && !flush(endpoint))
+        return;
+    if ((events & ~(uint32_t)EPOLLOUT) != 0)
+        (void)receive(endpoint);
+}
+
+/* ---- silence -------------------------------------------------------------------------------------------- */
+
+static void timer_start(struct tcp_endpoint *endpoint)
+{
+    if (!heap_contains(&endpoint->timer.node)) {
+        uint64_t now = rt_turn_ns(endpoint->base.loop);
+        endpoint->input_ns = now;
+        rt_timer_arm(&endpoint->timer, now + timeout_of(endpoint) / SILENCE_CHECKS);
+    }
+}
+
+static void timer_fire(struct rt_timer *timer)
+{
+    struct tcp_endpoint *endpoint = container_of(timer, struct tcp_endpoint, timer);
+    uint64_t now = rt_now_ns();
+    uint64_t silence = now - endpoint->input_ns;
+
+    if (!expects_something(endpoint))
+        return; /* the next post starts it again */
+    if (silence >= timeout_of(endpoint)) {
+        tcp_endpoint_break(endpoint, "no answer in time");
+        return;
+    }
+    if (silence >= timeout_of(endpoint) / 2) {
+        /* A slow call is no reason to break: is anybody there? */
+        frame_close(&endpoint->out, &endpoint->lists, WIRE_LISTS);
+        if (frame_whole(&endpoint->out, WIRE_PING, 0) != NULL && !flush(endpoint))
+            return;
+    }
+    rt_timer_arm(&endpoint->timer, now + timeout_of(endpoint) / SILENCE_CHECKS);
+}
+
+/* ---- what the fabric calls ------------------------------------------------------------------------------- */
+
+enum pando_status tcp_endpoint_open(struct tcp_endpoint *endpoint, struct stream stream)
+{
+    endpoint->stream = stream;
+    endpoint->fd = (struct rt_fd){.fd = stream.fd, .events = EPOLLIN, .ready = endpoint_ready};
+    endpoint->poller.poll = endpoint_poll;
+    rt_timer_init(&endpoint->timer, timer_fire);
+    list_init(&endpoint->calls);
+    endpoint->sent_tail = &endpoint->sent;
+    endpoint->waiting_tail = &endpoint->waiting;
+    endpoint->lists = (struct open_frame){0};
+    endpoint->results_bytes_left = endpoint->results_left = 0;
+    endpoint->next_tag = endpoint->expected_tag = 0;
+    bytes_taken(&endpoint->in, bytes_used(&endpoint->in));
+    bytes_taken(&endpoint->out, bytes_used(&endpoint->out));
+    enum pando_status status = rt_fd_add(endpoint->base.loop, &endpoint->fd);
+    endpoint->base.broken = status != PANDO_OK;
+    return status;
+}
+
+void tcp_post(struct fabric_endpoint *base, struct fabric_list *list)
+{
+    struct tcp_endpoint *endpoint = endpoint_of(base);
+    list->next = NULL;
+    if (endpoint->waiting != NULL || !encode(endpoint, list)) {
+        *endpoint->waiting_tail = list;
+        endpoint->waiting_tail = &list->next;
+    }
+    polling_set(endpoint, true);
+    timer_start(endpoint);
+}
+
+void tcp_disconnect_co(struct fabric_endpoint *base)
+{
+    struct tcp_endpoint *endpoint = endpoint_of(base);
+    if (!base->broken) {
+        polling_set(endpoint, false);
+        rt_timer_cancel(&endpoint->timer);
+        rt_fd_remove(base->loop, &endpoint->fd);
+        stream_close(&endpoint->stream);
+    }
+    bytes_fini(&endpoint->in);
+    bytes_fini(&endpoint->out);
+    free(endpoint);
+}
+
+/* Waits for room in the output; NULL when the endpoint broke meanwhile or it took too long. */
+static uint8_t *frame_whole_co(struct tcp_endpoint *endpoint, enum wire_type type, uint32_t size)
+{
+    uint64_t deadline = rt_now_ns() + timeout_of(endpoint);
+    while (!endpoint->base.broken) {
+        frame_close(&endpoint->out, &endpoint->lists, WIRE_LISTS);
+        uint8_t *body = frame_whole(&endpoint->out, type, size);
+        if (body != NULL || rt_now_ns() > deadline)
+            return body;
+        rt_sleep_co(ROOM_NS);
+    }
+    return NULL;
+}
+
+static enum pando_status call_wait_co(struct tcp_endpoint *endpoint, struct tcp_call *call)
+{
+    uint64_t deadline = rt_now_ns() + CALL_NS;
+    enum pando_status parked = PANDO_OK;
+
+    list_push_back(&endpoint->calls, &call->link);
+    polling_set(endpoint, true);
+    timer_start(endpoint);
+    while (!call->done && parked != PANDO_TIMEOUT)
+        parked = rt_park_co(deadline);
+    if (call->done)
+        return call->status;
+    list_remove(&call->link);
+    return PANDO_TIMEOUT;
+}
+
+enum pando_status tcp_call_co(struct fabric_endpoint *base, uint16_t method, struct slice body,
+                              void *reply, uint32_t reply_capacity, uint32_t *reply_size)
+{
+    struct tcp_endpoint *endpoint = endpoint_of(base);
+    struct tcp_call call = {.tag = endpoint->next_call++,
+                            .task = rt_task_self(),
+                            .reply = reply,
+                            .capacity = reply_capacity};
+    uint32_t size = (uint32_t)body.size;
+    uint8_t *to = frame_whole_co(endpoint, WIRE_CALL, WIRE_CALL_HEADER + wire_padded(size));
+    if (to == NULL)
+        return base->broken ? PANDO_BROKEN : PANDO_TIMEOUT;
+    wire_put_call(to, call.tag, method, body.data, size);
+    enum pando_status status = call_wait_co(endpoint, &call);
+    *reply_size = call.size;
+    return status;
+}
+
+enum pando_status tcp_fence_co(struct fabric_endpoint *base, struct fabric_identity identity)
+{
+    struct tcp_endpoint *endpoint = endpoint_of(base);
+    struct tcp_call call = {.tag = endpoint->next_call++, .task = rt_task_self()};
+    uint8_t *to = frame_whole_co(endpoint, WIRE_FENCE, WIRE_FENCE_BYTES);
+    if (to == NULL)
+        return base->broken ? PANDO_BROKEN : PANDO_TIMEOUT;
+    wire_put_u64(to, call.tag);
+    wire_put_u16(to + 8, identity.member);
+    wire_put_u16(to + 10, identity.incarnation);
+    wire_put_u32(to + 12, 0);
+    return call_wait_co(endpoint, &call);
+}
