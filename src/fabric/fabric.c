@@ -211,6 +211,11 @@ enum pando_status fabric_self_write(struct fabric *fabric, uint64_t offset, cons
     return fabric->ops->self_write(fabric, offset, from, size);
 }
 
+bool fabric_fenced(const struct fabric *fabric, struct fabric_identity identity)
+{
+    return fabric->window != NULL && window_fenced(fabric->window, identity);
+}
+
 void fabric_close(struct fabric *fabric)
 {
     fabric->ops->close(fabric);

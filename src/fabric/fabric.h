@@ -228,6 +228,9 @@ PANDO_MUST_CHECK enum pando_status fabric_self_read(struct fabric *fabric, uint6
 PANDO_MUST_CHECK enum pando_status fabric_self_write(struct fabric *fabric, uint64_t offset,
                                                      const void *from, size_t size);
 
+/* Whether this identity is shut out at this process's window. */
+bool fabric_fenced(const struct fabric *fabric, struct fabric_identity identity);
+
 /* Closes the process's part of the fabric; every endpoint is disconnected by then. */
 void fabric_close(struct fabric *fabric);
 

@@ -26,11 +26,14 @@ struct fabric_ops {
     void (*close)(struct fabric *fabric);
 };
 
+struct window;
+
 /* First member of every backend's own struct. */
 struct fabric {
     const struct fabric_ops *ops;
     uint16_t node;
     enum fabric_target target; /* what this process is to others */
+    const struct window *window; /* NULL: it has none */
     uint64_t window_bytes;
     uint64_t device_bytes;
     char location[FABRIC_LOCATION_MAX];

@@ -36,6 +36,7 @@ struct real_loop {
     struct rt_fd wake; /* an eventfd, written by senders that find the loop asleep */
     _Atomic(struct rt_message *) inbox;
     atomic_bool asleep;
+    atomic_uint posters; /* threads inside real_post: the loop is not destroyed under them */
     struct list pollers;
     struct list *next_poller; /* the one after the poller being called; it may unlink itself */
     struct rt_spin spin;
@@ -73,6 +74,7 @@ static void real_ready(struct rt_loop *loop)
 static void real_post(struct rt_loop *base, struct rt_message *message)
 {
     struct real_loop *loop = real(base);
+    atomic_fetch_add_explicit(&loop->posters, 1, memory_order_relaxed);
     struct rt_message *head = atomic_load_explicit(&loop->inbox, memory_order_relaxed);
     do {
         message->next = head;
@@ -85,6 +87,7 @@ static void real_post(struct rt_loop *base, struct rt_message *message)
         ssize_t written = write(loop->wake.fd, &one, sizeof(one));
         (void)written; /* full only if it is readable already */
     }
+    atomic_fetch_sub_explicit(&loop->posters, 1, memory_order_release);
 }
 
 static uint64_t real_timer_key(struct rt_loop *loop, uint64_t deadline_ns)
@@ -123,10 +126,17 @@ static void wake_ready(struct rt_fd *self, uint32_t events)
     (void)got;
 }
 
+uint64_t rt_entropy(void)
+{
+    uint64_t bits;
+    if (getrandom(&bits, sizeof(bits), 0) != (ssize_t)sizeof(bits))
+        bits = hash_u64(real_now_ns(NULL));
+    return bits;
+}
+
 struct rt_loop *rt_loop_create(void)
 {
     struct real_loop *loop = calloc(1, sizeof(*loop));
-    uint64_t seed;
 
     if (loop == NULL)
         return NULL;
@@ -134,9 +144,7 @@ struct rt_loop *rt_loop_create(void)
     heap_init(&loop->timers);
     list_init(&loop->pollers);
     loop->spin = (struct rt_spin){.idle_ns = 50 * RT_NS_PER_US, .flight_ns = 2 * RT_NS_PER_MS};
-    if (getrandom(&seed, sizeof(seed), 0) != (ssize_t)sizeof(seed))
-        seed = real_now_ns(NULL);
-    prng_seed(&loop->prng, seed);
+    prng_seed(&loop->prng, rt_entropy());
 
     loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (loop->epoll_fd < 0)
@@ -163,6 +171,8 @@ void rt_loop_destroy(struct rt_loop *base)
 {
     struct real_loop *loop = real(base);
     pando_assert(base->live == 0 && list_empty(&loop->pollers));
+    while (atomic_load_explicit(&loop->posters, memory_order_acquire) > 0)
+        sched_yield(); /* a few instructions of another thread */
     close(loop->wake.fd);
     close(loop->epoll_fd);
     heap_fini(&loop->timers);

@@ -114,6 +114,9 @@ uint64_t rt_now_ns(void);
 /* 64 random bits; not for secrets. */
 uint64_t rt_random(void);
 
+/* 64 bits from the machine itself, also outside of a loop: for seeds and ids of what no simulation made. */
+uint64_t rt_entropy(void);
+
 /* What a simulated CPU is charged for; free of cost on a real one. */
 enum rt_cost {
     RT_COST_OPERATION, /* one operation of an index: parsing, cache lookup, search */

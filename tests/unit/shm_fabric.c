@@ -239,7 +239,7 @@ static void restart_task(void *arg)
     CHECK_OK(fabric_connect_co(fabric, NODE, &endpoint));
     write_word(endpoint, WINDOW_FIRST + 16, 4711);
     /* A server that stands still is not dead: the call waits. */
-    CHECK(kill(server->process, SIGSTOP) == 0);
+    pause_hard(*server);
     CHECK_STATUS(try_connect(nobody), PANDO_TIMEOUT);
     calls_left = 1;
     CHECK_OK(rt_spawn(rt_loop_self(), doomed_call_task, endpoint));

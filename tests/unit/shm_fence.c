@@ -5,13 +5,11 @@
 
 enum { MEMBER = 21, OTHER_MEMBER = 22 };
 
-static const uint64_t MEMBER_WORD = WINDOW_FIRST + 8 * MEMBER;
-
 static void check_word_rests(struct fabric_endpoint *endpoint)
 {
-    uint64_t word = read_word(endpoint, MEMBER_WORD);
+    uint64_t word = read_word(endpoint, count_at(MEMBER));
     rt_sleep_co(20 * RT_NS_PER_MS);
-    CHECK_EQ_U64(read_word(endpoint, MEMBER_WORD), word);
+    CHECK_EQ_U64(read_word(endpoint, count_at(MEMBER)), word);
 }
 
 static void fence_task(void *arg)
@@ -25,16 +23,16 @@ static void fence_task(void *arg)
     struct child writer = start("writer", "21");
     /* Nobody else is this member while that process lives. */
     CHECK_STATUS(try_connect((struct fabric_identity){MEMBER, 2}), PANDO_BUSY);
-    uint64_t word = read_word(endpoint, MEMBER_WORD);
-    for (int i = 0; i < 1000 && read_word(endpoint, MEMBER_WORD) == word; i++)
+    uint64_t word = read_word(endpoint, count_at(MEMBER));
+    for (int i = 0; i < 1000 && read_word(endpoint, count_at(MEMBER)) == word; i++)
         rt_sleep_co(RT_NS_PER_MS);
-    CHECK(read_word(endpoint, MEMBER_WORD) != word);
+    CHECK(read_word(endpoint, count_at(MEMBER)) != word);
 
     /* An earlier life of it is another matter. */
     CHECK_OK(fabric_fence_co(endpoint, (struct fabric_identity){MEMBER, 0}));
     CHECK(waitpid(writer.process, NULL, WNOHANG) == 0);
 
-    CHECK(kill(writer.process, SIGSTOP) == 0);
+    pause_hard(writer);
     CHECK_OK(fabric_fence_co(endpoint, victim));
     expect_killed(writer);
     check_word_rests(endpoint);
@@ -48,6 +46,10 @@ static void fence_task(void *arg)
     *server = start("server", "");
     CHECK_OK(fabric_reconnect_co(endpoint));
     CHECK_STATUS(try_connect(victim), PANDO_FENCED);
+    /* That one parts in order from the new server, but it had not parted from the old one. */
+    while (read_word(endpoint, sign_at(OTHER_MEMBER)) == 0)
+        rt_sleep_co(RT_NS_PER_MS);
+    rt_sleep_co(20 * RT_NS_PER_MS);
     CHECK_OK(fabric_fence_co(endpoint, (struct fabric_identity){OTHER_MEMBER, 1}));
     expect_killed(writer);
     fabric_disconnect_co(endpoint);
@@ -73,6 +75,8 @@ static void owner_fence_task(void *arg)
     CHECK_OK(fabric_fence_co(self, (struct fabric_identity){MEMBER, 1}));
     expect_killed(writer);
     check_word_rests(self);
+    CHECK(fabric_fenced(fabric, (struct fabric_identity){MEMBER, 1}));
+    CHECK(!fabric_fenced(fabric, (struct fabric_identity){MEMBER, 2}));
 
     /* Attached by this very process: it will not kill itself. Its connection ends all the same. */
     CHECK_OK(fabric_connect_co(client, NODE, &endpoint));

@@ -11,6 +11,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,6 +29,7 @@ enum {
     DEVICE_BYTES = 4096,
     CALLS_AT_ONCE = 200,
     NOBODY = 65534,
+    BALLAST_BYTES = 128 * 1024 * 1024,
 };
 
 enum { METHOD_ECHO = 1, METHOD_SLOW, METHOD_REFUSE, METHOD_WHO };
@@ -151,6 +154,7 @@ static inline struct child start(const char *role, const char *argument)
     if (child.process == 0) {
         char *const arguments[] = {"shm_fabric", (char *)(uintptr_t)role, window_path,
                                    (char *)(uintptr_t)argument, NULL};
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nobody behind */
         dup2(to[0], STDIN_FILENO);
         dup2(from[1], STDOUT_FILENO);
         execv("/proc/self/exe", arguments);
@@ -186,21 +190,22 @@ static inline void kill_hard(struct child child)
     close(child.input);
 }
 
-/* Within a second, by a signal. */
+/* Returns when it stands still. */
+static inline void pause_hard(struct child child)
+{
+    int status;
+    CHECK(kill(child.process, SIGSTOP) == 0);
+    CHECK(waitpid(child.process, &status, WUNTRACED) == child.process && WIFSTOPPED(status));
+}
+
+/* Already, by a signal. */
 static inline void expect_killed(struct child child)
 {
     int status;
-    for (int i = 0; i < 1000; i++) {
-        pid_t found = waitpid(child.process, &status, WNOHANG);
-        CHECK(found >= 0);
-        if (found == child.process) {
-            CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-            close(child.input);
-            return;
-        }
-        rt_sleep_co(RT_NS_PER_MS);
-    }
-    CHECK_FAIL("the process still lives");
+    pid_t found = waitpid(child.process, &status, WNOHANG);
+    CHECK(found == child.process);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    close(child.input);
 }
 
 static inline void say_ready(void)
@@ -227,22 +232,49 @@ static inline int role_server(void)
     return 0;
 }
 
-/* Counts in a word for ever, as the member it was told to be, or until its endpoint breaks. */
+/* A word for each member to count in, and one to leave a sign in. */
+static inline uint64_t count_at(uint16_t member)
+{
+    return WINDOW_FIRST + 8 * (uint64_t)member;
+}
+
+static inline uint64_t sign_at(uint16_t member)
+{
+    return count_at(member) + 8 * FABRIC_MEMBERS_MAX;
+}
+
+/* Connects once more and parts in order. */
+static inline void visit(struct fabric *fabric, uint16_t member)
+{
+    struct fabric_endpoint *endpoint;
+    while (fabric_connect_co(fabric, NODE, &endpoint) != PANDO_OK)
+        rt_sleep_co(RT_NS_PER_MS);
+    write_word(endpoint, sign_at(member), 1);
+    fabric_disconnect_co(endpoint);
+}
+
+/* Counts in its word as the member it was told to be. When its endpoint breaks it leaves that one
+ * as it is, visits the new server, and waits for its end. */
 static inline void writer_task(void *arg)
 {
     uint16_t member = *(const uint16_t *)arg;
     struct fabric *fabric = open_client((struct fabric_identity){member, 1});
     struct fabric_endpoint *endpoint;
 
+    /* With a lot of memory a process takes a while to end. */
+    CHECK(mmap(NULL, BALLAST_BYTES, PROT_READ | PROT_WRITE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0) != MAP_FAILED);
     CHECK_OK(fabric_connect_co(fabric, NODE, &endpoint));
-    write_word(endpoint, WINDOW_FIRST + 8 * (uint64_t)member, 1);
+    write_word(endpoint, count_at(member), 1);
     say_ready();
-    for (uint64_t i = 2;; i++) {
-        struct fabric_op op = fabric_write(WINDOW_FIRST + 8 * (uint64_t)member, &i, 8);
-        /* Goes on through a broken endpoint, as a paused process would after it wakes up. */
+    for (uint64_t i = 2; !fabric_broken(endpoint); i++) {
+        struct fabric_op op = fabric_write(count_at(member), &i, 8);
         if (fabric_submit_co(endpoint, &op, 1) != PANDO_OK)
-            rt_sleep_co(RT_NS_PER_MS);
+            CHECK(fabric_broken(endpoint));
     }
+    visit(fabric, member);
+    for (;;)
+        rt_sleep_co(RT_NS_PER_S);
 }
 
 static inline int role_writer(const char *member_text)

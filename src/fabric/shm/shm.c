@@ -140,6 +140,7 @@ static enum pando_status map_window(struct shm_fabric *fabric,
         window_unmap(&fabric->window);
         return refuse(error, error_bytes, PANDO_IO, "cannot stat the window's file");
     }
+    fabric->base.window = &fabric->window;
     fabric->base.window_bytes = options->host_bytes;
     fabric->base.device_bytes = options->device_bytes;
     return PANDO_OK;

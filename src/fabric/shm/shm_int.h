@@ -64,8 +64,7 @@ void shm_socket_address(const char *location, struct sockaddr_un *out);
 
 /* ---- peers.c --------------------------------------------------------------------------------- */
 
-/* A peer's window in this process: one for all its endpoints, unmapped with the last of them.
- */
+/* A peer's window in this process: one for all its endpoints, unmapped with the last. */
 struct shm_mapping {
     struct window window;
     struct shm_file file;

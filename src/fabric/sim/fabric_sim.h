@@ -26,7 +26,7 @@ struct fabric_sim_chaos {
     uint64_t late_cpu_ns;        /* by up to this much */
     double datagram_loss;
     double datagram_duplicate;
-    bool no_fencing; /* test only: fences say OK and do nothing, to show that a checker notices */
+    bool no_fencing; /* test only: lists of the fenced get through, to show that a checker notices */
 };
 
 struct fabric_sim_options {

@@ -87,6 +87,7 @@ static struct process *process_create(struct fabric_sim *net, struct machine *ma
     process->base.ops = &sim_fabric_ops;
     process->base.node = machine->node;
     process->base.target = target;
+    process->base.window = &machine->window;
     process->base.window_bytes = machine->window.host_bytes;
     process->base.device_bytes = machine->window.device_bytes;
     process->net = net;

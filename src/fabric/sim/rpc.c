@@ -91,10 +91,9 @@ static void serve_task(void *arg)
 
 static enum pando_status serve_fence(struct rpc *rpc)
 {
-    if (rpc->net->options.chaos.no_fencing)
-        return PANDO_OK;
     window_fence(&rpc->target->window, rpc->identity);
-    sim_transfers_fence(rpc->target, rpc->identity);
+    if (!rpc->net->options.chaos.no_fencing)
+        sim_transfers_fence(rpc->target, rpc->identity);
     return PANDO_OK;
 }
 

@@ -216,7 +216,8 @@ static void arrive(struct transfer *transfer)
         }
         return;
     }
-    if (window_fenced(&transfer->target->window, transfer->identity)) {
+    if (window_fenced(&transfer->target->window, transfer->identity) &&
+        !net->options.chaos.no_fencing) {
         transfer->status = PANDO_FENCED;
         transfer->response_bytes = transfer->extra_ns = 0;
         sim_transfer_respond(transfer, (double)sim_now_ns(net->sim));

@@ -123,6 +123,8 @@ enum pando_status fabric_tcp_open(const struct fabric_tcp_options *options, stru
     }
     if (fabric->server != NULL)
         set_location(fabric, options);
+    if (fabric->window.base != NULL)
+        fabric->base.window = &fabric->window;
     fabric->base.window_bytes = fabric->window.host_bytes;
     fabric->base.device_bytes = fabric->window.device_bytes;
     *out = &fabric->base;

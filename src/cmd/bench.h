@@ -1,0 +1,111 @@
+/*
+ * bench.h - the parts of `pando fabric-bench`: measuring a pool, measuring what lies beneath it,
+ * and measuring the runtime.
+ */
+#ifndef CMD_BENCH_H
+#define CMD_BENCH_H
+
+#include "base/prng.h"
+#include "cmd/cmd.h"
+
+enum {
+    BENCH_DEPTH_MAX = FABRIC_OUTSTANDING_MAX,
+    BENCH_THREADS_MAX = 64,
+    BENCH_ROUNDS_MAX = 16,
+    BENCH_ERROR_BYTES = 512,
+};
+
+/* ---- random addresses, the same for a pool and for what it is compared with
+ * ----------------------- */
+
+struct bench_region {
+    unsigned nodes;
+    uint64_t base;       /* offset of the first slot in every node */
+    uint64_t slots;      /* in every node */
+    uint64_t slot_bytes; /* the operations' size, rounded up to words */
+};
+
+struct bench_addresses {
+    struct prng prng;
+    struct bench_region region;
+};
+
+/* Lane `lane` of thread `thread` always gets the same sequence. */
+void bench_addresses_init(struct bench_addresses *addresses, const struct bench_region *region,
+                          unsigned thread, unsigned lane);
+
+static inline uint64_t bench_addresses_next(struct bench_addresses *addresses, unsigned *node)
+{
+    const struct bench_region *region = &addresses->region;
+    *node = region->nodes == 1 ? 0 : (unsigned)prng_below(&addresses->prng, region->nodes);
+    return region->base + prng_below(&addresses->prng, region->slots) * region->slot_bytes;
+}
+
+/* ---- a measurement
+ * --------------------------------------------------------------------------------- */
+
+struct bench_raw;
+
+struct bench_spec {
+    enum fabric_kind kind;
+    uint32_t size;
+    unsigned depth, threads;
+    uint64_t duration_ns; /* of all rounds together */
+    unsigned rounds;
+    uint64_t span_bytes;   /* of each node's window that is used, at most */
+    struct bench_raw *raw; /* measured in turns with the pool; NULL for none */
+    bool progress;         /* a line on the terminal */
+};
+
+/* On a simulated pool rates and latencies are virtual. */
+struct bench_result {
+    uint64_t operations;
+    double rate;     /* per second, over all threads: the median of the rounds */
+    double raw_rate; /* 0 without raw */
+    uint64_t span_bytes;
+    double real_seconds;             /* of the whole measurement */
+    struct histogram latency_ns;     /* a sample of them */
+    struct histogram raw_latency_ns; /* at depth 1 of an echo; empty otherwise */
+    char error[BENCH_ERROR_BYTES];
+};
+
+/* False with result->error set. */
+bool bench_measure(struct env *env, const struct bench_spec *spec, struct bench_result *result);
+
+/* ---- what lies beneath: a memcpy loop, or an echo over sockets
+ * ----------------------------------------- */
+
+/* For a pool of one memory node that is embedded, shm or tcp. NULL with an error. */
+struct bench_raw *bench_raw_open(const struct env *env, const struct bench_spec *spec,
+                                 uint64_t embedded_bytes, char *error, size_t error_bytes);
+void bench_raw_close(struct bench_raw *raw);
+
+/* "memcpy" or "echo". */
+const char *bench_raw_name(const struct bench_raw *raw);
+
+/* Before the first slice: makes the memory of a memcpy loop present. */
+void bench_raw_warm(struct bench_raw *raw, const struct bench_region *region);
+
+/* Blocks the calling thread that long; operations and the time they took. */
+struct bench_slice {
+    uint64_t operations;
+    uint64_t elapsed_ns;
+};
+struct bench_slice bench_raw_slice(struct bench_raw *raw, unsigned thread,
+                                   const struct bench_region *region, uint64_t duration_ns,
+                                   struct histogram *latency_ns);
+
+/* ---- the runtime
+ * ------------------------------------------------------------------------------------ */
+
+struct bench_runtime {
+    double create_ns;    /* a task created, run and finished */
+    double yield_ns;     /* a task gives way and comes back: two switches and the queue */
+    double switch_ns;    /* half of that */
+    double operation_ns; /* an 8-byte READ of hot memory in this process, */
+    double copy_ns;      /* of which the copy itself takes */
+};
+
+bool bench_runtime(struct bench_runtime *out, char *error, size_t error_bytes);
+
+#endif

@@ -1,0 +1,394 @@
+/*
+ * bench_measure.c - one measurement: threads, each with `depth` lanes that submit one list at a
+ * time.
+ *
+ * It is cut into rounds; with something to compare with, each round measures the pool and then
+ * that, so that a disturbance hits both. All lanes end with their round.
+ */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/list.h"
+#include "cmd/bench.h"
+
+enum {
+    SAMPLE_EVERY = 16, /* operations of a lane: reading the clock costs as much as an operation */
+    PAGE_BYTES = 4096,
+};
+
+static const uint64_t BARRIER_POLL_NS = 20 * RT_NS_PER_US;
+
+struct thread;
+
+struct lane {
+    struct thread *thread;
+    struct bench_addresses addresses;
+    uint8_t *buffer;
+};
+
+struct thread {
+    struct run *run;
+    struct fabric *fabric;
+    struct fabric_endpoint **endpoints; /* one per memory node */
+    unsigned connected;
+    struct lane *lanes;
+    uint8_t *buffers;
+    struct rt_timer timer;
+    struct rt_countdown lanes_left;
+    bool stop;
+    enum pando_status status;
+    uint64_t operations; /* of this round */
+    double rates[BENCH_ROUNDS_MAX], raw_rates[BENCH_ROUNDS_MAX];
+    uint64_t total;
+    struct histogram latency_ns, raw_latency_ns;
+};
+
+struct run {
+    struct env *env;
+    const struct bench_spec *spec;
+    struct bench_region region; /* set by the first thread */
+    unsigned thread_count;      /* over all compute nodes */
+    atomic_uint arrived;        /* at barriers */
+    atomic_bool failed;
+    atomic_flag error_taken;
+    char *error;
+    struct thread *threads;
+};
+
+void bench_addresses_init(struct bench_addresses *addresses, const struct bench_region *region,
+                          unsigned thread, unsigned lane)
+{
+    addresses->region = *region;
+    prng_seed(&addresses->prng, (uint64_t)thread << 32 | lane);
+}
+
+static void fail(struct run *run, const char *what)
+{
+    if (!atomic_flag_test_and_set(&run->error_taken))
+        snprintf(run->error, BENCH_ERROR_BYTES, "%s", what);
+    atomic_store(&run->failed, true);
+}
+
+/* ---- lanes
+ * ------------------------------------------------------------------------------------------ */
+
+static struct fabric_op make_op(const struct bench_spec *spec, uint64_t offset, void *buffer)
+{
+    switch (spec->kind) {
+    case FABRIC_READ:
+        return fabric_read(offset, buffer, spec->size);
+    case FABRIC_WRITE:
+        return fabric_write(offset, buffer, spec->size);
+    case FABRIC_CAS:
+        return fabric_cas(offset, 0, 0);
+    default:
+        return fabric_faa(offset, 0);
+    }
+}
+
+static bool submit_next_co(struct lane *lane)
+{
+    struct thread *thread = lane->thread;
+    unsigned node;
+    uint64_t offset = bench_addresses_next(&lane->addresses, &node);
+    struct fabric_op op = make_op(thread->run->spec, offset, lane->buffer);
+    enum pando_status status = fabric_submit_co(thread->endpoints[node], &op, 1);
+    if (status != PANDO_OK) {
+        thread->status = status;
+        thread->stop = true;
+        return false;
+    }
+    thread->operations++;
+    return true;
+}
+
+static void lane_main_co(void *arg)
+{
+    struct lane *lane = arg;
+    struct thread *thread = lane->thread;
+
+    while (!thread->stop) {
+        uint64_t begin_ns = rt_now_ns();
+        if (!submit_next_co(lane))
+            break;
+        histogram_add(&thread->latency_ns, rt_now_ns() - begin_ns);
+        for (int i = 1; i < SAMPLE_EVERY && !thread->stop; i++) {
+            if (!submit_next_co(lane))
+                break;
+        }
+    }
+    rt_countdown_done(&thread->lanes_left);
+}
+
+static void round_over(struct rt_timer *timer)
+{
+    container_of(timer, struct thread, timer)->stop = true;
+}
+
+static void fabric_round_co(struct thread *thread, uint64_t duration_ns, unsigned round)
+{
+    const struct bench_spec *spec = thread->run->spec;
+    unsigned spawned = 0;
+
+    thread->stop = false;
+    thread->operations = 0;
+    rt_countdown_init(&thread->lanes_left, spec->depth);
+    uint64_t begin_ns = rt_now_ns();
+    rt_timer_arm(&thread->timer, begin_ns + duration_ns);
+    while (spawned < spec->depth &&
+           rt_spawn(rt_loop_self(), lane_main_co, &thread->lanes[spawned]) == PANDO_OK)
+        spawned++;
+    if (spawned < spec->depth) {
+        thread->status = PANDO_NO_MEMORY;
+        thread->stop = true;
+        for (unsigned i = spawned; i < spec->depth; i++)
+            rt_countdown_done(&thread->lanes_left);
+    }
+    rt_countdown_wait_co(&thread->lanes_left);
+    rt_timer_cancel(&thread->timer);
+    uint64_t elapsed_ns = rt_now_ns() - begin_ns;
+    thread->rates[round] = (double)thread->operations * 1e9 / (double)elapsed_ns;
+    thread->total += thread->operations;
+    if (thread->status != PANDO_OK)
+        fail(thread->run, pando_status_text(thread->status));
+}
+
+/* ---- threads
+ * ------------------------------------------------------------------------------------------ */
+
+/* Waits until every thread of every compute node has come here for the n-th time. */
+static void barrier_co(struct run *run, unsigned n)
+{
+    atomic_fetch_add(&run->arrived, 1);
+    while (atomic_load(&run->arrived) < n * run->thread_count)
+        rt_sleep_co(BARRIER_POLL_NS);
+}
+
+static void connect_co(struct thread *thread)
+{
+    struct run *run = thread->run;
+    unsigned nodes = env_memory_nodes(run->env);
+    char why[BENCH_ERROR_BYTES];
+
+    while (thread->connected < nodes) {
+        enum pando_status status = fabric_connect_co(thread->fabric, (uint16_t)thread->connected,
+                                                     &thread->endpoints[thread->connected]);
+        if (status != PANDO_OK) {
+            cmd_explain_connect(run->env, thread->connected, status, why, sizeof(why));
+            fail(run, why);
+            return;
+        }
+        thread->connected++;
+    }
+}
+
+/* The end of every node's window, as much of it as was asked for and at most half. */
+static void choose_region_co(struct thread *thread)
+{
+    struct run *run = thread->run;
+    uint64_t slot_bytes = ((uint64_t)run->spec->size + 7) & ~(uint64_t)7;
+    uint64_t least = UINT64_MAX;
+
+    for (unsigned i = 0; i < thread->connected; i++) {
+        struct cmd_window window;
+        enum pando_status status = cmd_window_co(thread->endpoints[i], &window);
+        if (status != PANDO_OK) {
+            fail(run, pando_status_text(status));
+            return;
+        }
+        least = window.host_bytes < least ? window.host_bytes : least;
+    }
+    uint64_t span = run->spec->span_bytes < least / 2 ? run->spec->span_bytes : least / 2;
+    uint64_t base = (least - span) & ~(uint64_t)(PAGE_BYTES - 1);
+    if (slot_bytes > span) {
+        fail(run, "--span is smaller than --size; use a larger span or a smaller size");
+        return;
+    }
+    run->region = (struct bench_region){.nodes = env_memory_nodes(run->env),
+                                        .base = base,
+                                        .slots = span / slot_bytes,
+                                        .slot_bytes = slot_bytes};
+}
+
+/* Touches every page, so that no round pays for the first time. */
+static void warm_co(struct thread *thread)
+{
+    struct run *run = thread->run;
+    uint64_t end = run->region.base + run->region.slots * run->region.slot_bytes;
+    struct fabric_op ops[FABRIC_LIST_OPS_MAX];
+    uint64_t words[FABRIC_LIST_OPS_MAX];
+
+    for (unsigned node = 0; node < thread->connected; node++) {
+        for (uint64_t offset = run->region.base; offset < end;) {
+            uint32_t count = 0;
+            for (; count < FABRIC_LIST_OPS_MAX && offset < end; offset += PAGE_BYTES, count++)
+                ops[count] = fabric_read(offset, &words[count], 8);
+            enum pando_status status = fabric_submit_co(thread->endpoints[node], ops, count);
+            if (status != PANDO_OK) {
+                fail(run, pando_status_text(status));
+                return;
+            }
+        }
+    }
+    if (run->spec->raw != NULL)
+        bench_raw_warm(run->spec->raw, &run->region);
+}
+
+static bool allocate(struct thread *thread, unsigned index)
+{
+    const struct bench_spec *spec = thread->run->spec;
+    size_t stride = ((size_t)spec->size + 63) & ~(size_t)63;
+
+    thread->lanes = calloc(spec->depth, sizeof(*thread->lanes));
+    thread->buffers = aligned_alloc(64, stride * spec->depth);
+    if (thread->lanes == NULL || thread->buffers == NULL)
+        return false;
+    memset(thread->buffers, 0, stride * spec->depth);
+    for (unsigned i = 0; i < spec->depth; i++) {
+        thread->lanes[i].thread = thread;
+        thread->lanes[i].buffer = thread->buffers + stride * i;
+        bench_addresses_init(&thread->lanes[i].addresses, &thread->run->region, index, i);
+    }
+    return true;
+}
+
+static void show_progress(const struct run *run, unsigned round)
+{
+    if (run->spec->progress)
+        fprintf(stderr, "\rmeasuring: round %u of %u ", round + 1, run->spec->rounds);
+}
+
+static void rounds_co(struct thread *thread, unsigned index)
+{
+    struct run *run = thread->run;
+    const struct bench_spec *spec = run->spec;
+    uint64_t slice_ns = spec->duration_ns / spec->rounds / (spec->raw != NULL ? 2 : 1);
+
+    for (unsigned i = 0; i < spec->rounds; i++) {
+        if (index == 0)
+            show_progress(run, i);
+        if (!atomic_load(&run->failed))
+            fabric_round_co(thread, slice_ns, i);
+        barrier_co(run, 3 + 2 * i);
+        if (spec->raw != NULL && !atomic_load(&run->failed)) {
+            struct bench_slice slice =
+                bench_raw_slice(spec->raw, index, &run->region, slice_ns, &thread->raw_latency_ns);
+            thread->raw_rates[i] = (double)slice.operations * 1e9 / (double)slice.elapsed_ns;
+        }
+        barrier_co(run, 4 + 2 * i);
+    }
+}
+
+static void thread_main_co(void *context, const struct env_place *place)
+{
+    struct run *run = context;
+    unsigned index = place->compute_node * run->spec->threads + place->thread;
+    struct thread *thread = &run->threads[index];
+
+    thread->fabric = place->fabric;
+    rt_timer_init(&thread->timer, round_over);
+    histogram_init(&thread->latency_ns);
+    histogram_init(&thread->raw_latency_ns);
+    connect_co(thread);
+    if (index == 0 && !atomic_load(&run->failed)) {
+        choose_region_co(thread);
+        if (!env_simulated(run->env) && !atomic_load(&run->failed))
+            warm_co(thread);
+    }
+    barrier_co(run, 1);
+    if (!atomic_load(&run->failed) && !allocate(thread, index))
+        fail(run, "out of memory for the buffers; use a smaller --depth or --size");
+    barrier_co(run, 2);
+    rounds_co(thread, index);
+    for (unsigned i = 0; i < thread->connected; i++)
+        fabric_disconnect_co(thread->endpoints[i]);
+}
+
+/* ---- putting it together
+ * --------------------------------------------------------------------------- */
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, unsigned count)
+{
+    qsort(values, count, sizeof(*values), compare_doubles);
+    return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+static void summarise(struct run *run, struct bench_result *result)
+{
+    double rates[BENCH_ROUNDS_MAX] = {0}, raw_rates[BENCH_ROUNDS_MAX] = {0};
+
+    for (unsigned i = 0; i < run->thread_count; i++) {
+        struct thread *thread = &run->threads[i];
+        result->operations += thread->total;
+        histogram_merge(&result->latency_ns, &thread->latency_ns);
+        histogram_merge(&result->raw_latency_ns, &thread->raw_latency_ns);
+        for (unsigned r = 0; r < run->spec->rounds; r++) {
+            rates[r] += thread->rates[r];
+            raw_rates[r] += thread->raw_rates[r];
+        }
+    }
+    result->rate = median(rates, run->spec->rounds);
+    result->raw_rate = median(raw_rates, run->spec->rounds);
+    result->span_bytes = run->region.slots * run->region.slot_bytes;
+}
+
+static void threads_free(struct run *run)
+{
+    if (run->threads == NULL)
+        return;
+    for (unsigned i = 0; i < run->thread_count; i++) {
+        free(run->threads[i].endpoints);
+        free(run->threads[i].lanes);
+        free(run->threads[i].buffers);
+    }
+    free(run->threads);
+}
+
+static bool threads_create(struct run *run)
+{
+    run->thread_count = env_compute_nodes(run->env) * run->spec->threads;
+    run->threads = calloc(run->thread_count, sizeof(*run->threads));
+    if (run->threads == NULL)
+        return false;
+    for (unsigned i = 0; i < run->thread_count; i++) {
+        run->threads[i].run = run;
+        run->threads[i].endpoints =
+            calloc(env_memory_nodes(run->env), sizeof(struct fabric_endpoint *));
+        if (run->threads[i].endpoints == NULL)
+            return false;
+    }
+    return true;
+}
+
+bool bench_measure(struct env *env, const struct bench_spec *spec, struct bench_result *result)
+{
+    struct run run = {
+        .env = env, .spec = spec, .error_taken = ATOMIC_FLAG_INIT, .error = result->error};
+
+    memset(result, 0, sizeof(*result));
+    histogram_init(&result->latency_ns);
+    histogram_init(&result->raw_latency_ns);
+    if (!threads_create(&run)) {
+        fail(&run, "out of memory");
+    } else {
+        uint64_t begin_ns = cmd_clock_ns();
+        enum pando_status status = env_run(env, spec->threads, thread_main_co, &run);
+        result->real_seconds = (double)(cmd_clock_ns() - begin_ns) / 1e9;
+        if (status != PANDO_OK)
+            fail(&run, pando_status_text(status));
+    }
+    if (spec->progress)
+        fprintf(stderr, "\r\033[K");
+    if (!atomic_load(&run.failed))
+        summarise(&run, result);
+    threads_free(&run);
+    return !atomic_load(&run.failed);
+}

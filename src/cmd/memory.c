@@ -1,0 +1,307 @@
+/*
+ * memory.c - `pando memory`: a memory node, until it is told to stop.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include "cmd/cmd.h"
+#include "fabric/shm/shm.h"
+#include "fabric/tcp/tcp.h"
+#include "pool/memnode.h"
+
+enum { NODE_MAX = 0x7fff, THREADS_MAX = 16, ERROR_BYTES = 512 };
+
+struct settings {
+    const char *listen, *advertise;
+    const char *shm;
+    uint64_t size, node, threads;
+    const char *secret_file, *tls_cert, *tls_key, *tls_ca;
+    const char *log_level;
+};
+
+static const struct config_option options[] = {
+    {.name = "listen",
+     .metavar = "HOST:PORT",
+     .help = "Serve over TCP on this address; port 0 takes any that is free.",
+     CONFIG_TEXT_INTO(struct settings, listen)},
+    {.name = "advertise",
+     .metavar = "HOST:PORT",
+     .help = "The address others are told, where it is not the listening one.",
+     CONFIG_TEXT_INTO(struct settings, advertise)},
+    {.name = "shm",
+     .metavar = "NAME",
+     .help = "Keep the memory under this name (or path), over restarts. Without --listen, serve "
+             "processes of this machine that map it.",
+     CONFIG_TEXT_INTO(struct settings, shm)},
+    {.name = "size",
+     .metavar = "SIZE",
+     .help = "Memory to offer.",
+     .default_text = "1G",
+     CONFIG_SIZE_INTO(struct settings, size)},
+    {.name = "node",
+     .metavar = "N",
+     .help = "Which memory node of the pool this is, counted from 0.",
+     .default_text = "0",
+     CONFIG_U64_INTO(struct settings, node)},
+    {.name = "threads",
+     .metavar = "N",
+     .help = "Server threads, with --listen.",
+     .default_text = "1",
+     CONFIG_U64_INTO(struct settings, threads)},
+    {.name = "secret-file",
+     .metavar = "FILE",
+     .help = "What clients must know to be let in, with --listen; readable by its owner only.",
+     CONFIG_TEXT_INTO(struct settings, secret_file)},
+    {.name = "tls-cert",
+     .metavar = "FILE",
+     .help = "Use TLS 1.3 with this certificate (PEM).",
+     CONFIG_TEXT_INTO(struct settings, tls_cert)},
+    {.name = "tls-key",
+     .metavar = "FILE",
+     .help = "Its private key (PEM).",
+     CONFIG_TEXT_INTO(struct settings, tls_key)},
+    {.name = "tls-ca",
+     .metavar = "FILE",
+     .help = "Let in only clients with a certificate of this authority (PEM).",
+     CONFIG_TEXT_INTO(struct settings, tls_ca)},
+    CMD_LOG_LEVEL_OPTION(struct settings, log_level, "warn"),
+};
+
+static const struct config_command command = {
+    .name = "memory",
+    .summary = "Runs a memory node: offers memory to a pool until it gets SIGTERM or SIGINT.",
+    .example = "pando memory --listen 127.0.0.1:7000 --size 8G --secret-file pando.secret",
+    .options = options,
+    .option_count = sizeof(options) / sizeof(options[0]),
+};
+
+/* ---- what can be seen to be wrong before anything is opened
+ * --------------------------------------- */
+
+static int check_size(const struct settings *settings)
+{
+    char asked[FORMAT_SIZE_MAX], least[FORMAT_SIZE_MAX];
+    format_size(asked, sizeof(asked), settings->size);
+    if (settings->size < memnode_bytes_min()) {
+        format_size(least, sizeof(least), memnode_bytes_min());
+        return cmd_usage("memory", "--size: %s is too small; a memory node needs at least %s",
+                         asked, least);
+    }
+    if (settings->size >= FABRIC_DEVICE)
+        return cmd_usage("memory", "--size: %s is too large; use less than 128T", asked);
+    return EXIT_OK;
+}
+
+static int check(const struct settings *settings)
+{
+    struct host_port parts;
+    if (settings->listen == NULL && settings->shm == NULL)
+        return cmd_usage("memory",
+                         "where to serve? use --listen HOST:PORT, --shm NAME or both, for "
+                         "example --shm demo");
+    if (settings->listen != NULL && parse_host_port(settings->listen, &parts) != PANDO_OK)
+        return cmd_usage("memory",
+                         "--listen: '%.64s' is not host:port; use for example "
+                         "127.0.0.1:7000",
+                         settings->listen);
+    if (settings->advertise != NULL && parse_host_port(settings->advertise, &parts) != PANDO_OK)
+        return cmd_usage("memory",
+                         "--advertise: '%.64s' is not host:port; use for example "
+                         "10.0.0.1:7000",
+                         settings->advertise);
+    if (settings->node > NODE_MAX)
+        return cmd_usage("memory", "--node: %llu is too large; use 0 to %d",
+                         (unsigned long long)settings->node, NODE_MAX);
+    if (settings->threads == 0 || settings->threads > THREADS_MAX)
+        return cmd_usage("memory", "--threads: %llu is not from 1 to %d",
+                         (unsigned long long)settings->threads, THREADS_MAX);
+    if ((settings->tls_cert == NULL) != (settings->tls_key == NULL))
+        return cmd_usage("memory", "--tls-cert and --tls-key belong together; give both");
+    if (settings->tls_ca != NULL && settings->tls_cert == NULL)
+        return cmd_usage("memory", "--tls-ca needs --tls-cert and --tls-key; give all three");
+    if (settings->listen == NULL && (settings->secret_file != NULL || settings->tls_cert != NULL))
+        return cmd_usage("memory", "--secret-file and --tls-* are for TCP; add --listen HOST:PORT");
+    return check_size(settings);
+}
+
+/* Memory that is promised but not there would end the process at its first use. */
+static bool check_room(const struct settings *settings, const char *path)
+{
+    char asked[FORMAT_SIZE_MAX], there[FORMAT_SIZE_MAX], folder[FABRIC_LOCATION_MAX];
+    struct sysinfo machine;
+    struct statvfs volume;
+    uint64_t room_bytes = UINT64_MAX;
+    const char *where = "this machine";
+
+    if (path == NULL) {
+        if (sysinfo(&machine) == 0)
+            room_bytes = (uint64_t)machine.totalram * machine.mem_unit;
+    } else if (access(path, F_OK) != 0) {
+        snprintf(folder, sizeof(folder), "%s", path);
+        char *slash = strrchr(folder, '/');
+        if (slash == NULL || slash == folder)
+            return true;
+        *slash = '\0';
+        where = folder;
+        if (statvfs(folder, &volume) == 0)
+            room_bytes = (uint64_t)volume.f_bavail * volume.f_frsize;
+        if (room_bytes == 0) /* hugetlbfs without a limit of its own says that */
+            return true;
+    }
+    if (settings->size <= room_bytes)
+        return true;
+    cmd_error("memory", "--size: %s is more than the %s that %s has; use a smaller --size",
+              format_size(asked, sizeof(asked), settings->size),
+              format_size(there, sizeof(there), room_bytes), where);
+    return false;
+}
+
+/* ---- the node
+ * ---------------------------------------------------------------------------------------- */
+
+struct node {
+    const struct settings *settings;
+    char path[FABRIC_LOCATION_MAX]; /* of the window; "" for private memory */
+    struct fabric *fabric;
+    struct memnode *memnode;
+    char error[ERROR_BYTES];
+};
+
+static enum pando_status open_fabric(struct node *node)
+{
+    const struct settings *settings = node->settings;
+    uint64_t bytes = settings->size & ~(uint64_t)4095;
+
+    if (settings->listen == NULL) {
+        struct fabric_shm_options shm = {
+            .node = (uint16_t)settings->node,
+            .target = FABRIC_MEMORY,
+            .path = node->path,
+            .host_bytes = bytes,
+            .device_bytes = MEMNODE_DEVICE_BYTES,
+        };
+        return fabric_shm_open(&shm, &node->fabric, node->error, sizeof(node->error));
+    }
+    struct fabric_tcp_options tcp = {
+        .node = (uint16_t)settings->node,
+        .target = FABRIC_MEMORY,
+        .listen = settings->listen,
+        .advertise = settings->advertise,
+        .threads = (unsigned)settings->threads,
+        .secret_file = settings->secret_file,
+        .tls = {.enabled = settings->tls_cert != NULL,
+                .cert_file = settings->tls_cert,
+                .key_file = settings->tls_key,
+                .ca_file = settings->tls_ca},
+        .window_path = node->path[0] == '\0' ? NULL : node->path,
+        .host_bytes = bytes,
+        .device_bytes = MEMNODE_DEVICE_BYTES,
+    };
+    return fabric_tcp_open(&tcp, &node->fabric, node->error, sizeof(node->error));
+}
+
+static enum pando_status start_fabric(struct node *node)
+{
+    enum pando_status status = node->settings->listen == NULL ? fabric_shm_start(node->fabric)
+                                                              : fabric_tcp_start(node->fabric);
+    if (status != PANDO_OK)
+        snprintf(node->error, sizeof(node->error), "%s: cannot start to serve: %s",
+                 fabric_location(node->fabric), pando_status_text(status));
+    return status;
+}
+
+static void print_ready(const struct node *node)
+{
+    char size[FORMAT_SIZE_MAX];
+    bool tcp = node->settings->listen != NULL;
+    bool reused = tcp ? fabric_tcp_reused(node->fabric) : fabric_shm_reused(node->fabric);
+
+    format_size(size, sizeof(size), fabric_window_bytes(node->fabric));
+    printf("pando memory: node %llu ready at %s:%s, %s", (unsigned long long)node->settings->node,
+           tcp ? "tcp" : "shm", fabric_location(node->fabric), size);
+    if (node->path[0] != '\0')
+        printf(" in %s, %s", node->path, reused ? "contents kept" : "new");
+    printf("\n");
+    fflush(stdout);
+}
+
+static bool find_path(struct node *node)
+{
+    const struct settings *settings = node->settings;
+    if (settings->shm == NULL)
+        return true;
+    if (settings->shm[0] != '\0' &&
+        fabric_shm_path(settings->shm, settings->size + MEMNODE_DEVICE_BYTES, node->path,
+                        sizeof(node->path)) == PANDO_OK)
+        return true;
+    cmd_error("memory",
+              "--shm: '%.64s' is not a name; use letters, digits, '.', '_' and '-', or a "
+              "path with a '/', for example demo",
+              settings->shm);
+    return false;
+}
+
+/* Blocked before any thread starts, so that all of them leave the signals to sigwait. */
+static void block_signals(sigset_t *signals)
+{
+    sigemptyset(signals);
+    sigaddset(signals, SIGTERM);
+    sigaddset(signals, SIGINT);
+    pthread_sigmask(SIG_BLOCK, signals, NULL);
+}
+
+static int serve(struct node *node)
+{
+    struct memnode_options memory = {0};
+    sigset_t signals;
+    int got;
+
+    block_signals(&signals);
+    enum pando_status status = open_fabric(node);
+    if (status == PANDO_OK)
+        status =
+            memnode_open(node->fabric, &memory, &node->memnode, node->error, sizeof(node->error));
+    if (status == PANDO_OK)
+        status = start_fabric(node);
+    if (status == PANDO_OK) {
+        print_ready(node);
+        while (sigwait(&signals, &got) != 0)
+            continue;
+    } else {
+        cmd_error("memory", "%s", node->error[0] != '\0' ? node->error : pando_status_text(status));
+    }
+    if (node->fabric != NULL)
+        fabric_close(node->fabric);
+    if (node->memnode != NULL)
+        memnode_close(node->memnode);
+    return status == PANDO_OK ? EXIT_OK : EXIT_FAILED;
+}
+
+int cmd_memory(int argc, char **argv)
+{
+    struct settings settings;
+    struct config config;
+    struct node node = {.settings = &settings};
+    int result;
+
+    if (!cmd_load(&config, &command, argc, argv, &settings, &result))
+        goto out;
+    result = EXIT_USAGE;
+    if (!cmd_log_level("memory", settings.log_level))
+        goto out;
+    result = check(&settings);
+    if (result != EXIT_OK)
+        goto out;
+    result = EXIT_USAGE;
+    if (!find_path(&node) || !check_room(&settings, node.path[0] == '\0' ? NULL : node.path))
+        goto out;
+    result = serve(&node);
+out:
+    config_fini(&config);
+    return result;
+}

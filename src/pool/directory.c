@@ -1,0 +1,192 @@
+/*
+ * directory.c - named tables on node 0. Changes are made under one lock; an entry is live or not by one
+ * word, written last, so that a creator's death leaves nothing but an entry that is still free.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "pool/pool_int.h"
+
+static uint64_t entry_offset(const struct pool *pool, unsigned slot)
+{
+    return pool->first + POOL_DIRECTORY + (uint64_t)slot * POOL_ENTRY_BYTES;
+}
+
+static bool name_ok(const char *name, size_t most)
+{
+    size_t size = strlen(name);
+    return size > 0 && size < most;
+}
+
+static enum pando_status read_all_co(struct pool_session *session, struct pool_entry *entries)
+{
+    struct fabric_op read = fabric_read(entry_offset(session->pool, 0), entries,
+                                        POOL_TABLES * POOL_ENTRY_BYTES);
+    enum pando_status status = pool_submit_co(session, 0, &read, 1);
+    for (unsigned i = 0; i < POOL_TABLES; i++) {
+        entries[i].name[POOL_NAME_MAX - 1] = '\0';
+        entries[i].engine[POOL_ENGINE_NAME_MAX - 1] = '\0';
+    }
+    return status;
+}
+
+/* A slot with that name, or POOL_TABLES. Reading is not under the lock: a name whose entry is being
+ * dropped or reused right now is read again by whoever cares, under the lock. */
+static unsigned find(const struct pool_entry *entries, const char *name)
+{
+    unsigned slot = 0;
+    while (slot < POOL_TABLES && (entries[slot].state != POOL_ENTRY_LIVE ||
+                                  strcmp(entries[slot].name, name) != 0))
+        slot++;
+    return slot;
+}
+
+static enum pando_status create_locked_co(struct pool_session *session,
+                                          const struct pool_table_options *options,
+                                          struct pool_entry *entries, unsigned *slot,
+                                          struct pool_entry *out)
+{
+    uint64_t table = 1, live = POOL_ENTRY_LIVE;
+    unsigned free_slot = 0;
+    enum pando_status status = read_all_co(session, entries);
+
+    if (status != PANDO_OK)
+        return status;
+    if (find(entries, options->name) != POOL_TABLES)
+        return PANDO_EXISTS;
+    while (free_slot < POOL_TABLES && entries[free_slot].state == POOL_ENTRY_LIVE)
+        free_slot++;
+    if (free_slot == POOL_TABLES)
+        return PANDO_FULL;
+    for (unsigned i = 0; i < POOL_TABLES; i++) {
+        if (entries[i].table >= table)
+            table = entries[i].table + 1; /* dropped entries keep their ids: none is used twice */
+    }
+    *out = (struct pool_entry){
+        .root = options->root,
+        .table = table,
+        .key_max = options->key_max,
+        .value_inline = options->value_inline,
+    };
+    memcpy(out->name, options->name, strlen(options->name) + 1);
+    memcpy(out->engine, options->engine, strlen(options->engine) + 1);
+    memcpy(out->words, options->words, sizeof(out->words));
+    uint64_t offset = entry_offset(session->pool, free_slot);
+    struct fabric_op ops[] = {
+        fabric_write(offset, out, sizeof(*out)),
+        fabric_write(offset, &live, sizeof(live)),
+    };
+    status = pool_submit_co(session, 0, ops, 2);
+    out->state = POOL_ENTRY_LIVE;
+    *slot = free_slot;
+    return status;
+}
+
+static enum pando_status drop_locked_co(struct pool_session *session, const char *name,
+                                        struct pool_entry *entries)
+{
+    uint64_t free_state = POOL_ENTRY_FREE;
+    enum pando_status status = read_all_co(session, entries);
+    if (status != PANDO_OK)
+        return status;
+    unsigned slot = find(entries, name);
+    if (slot == POOL_TABLES)
+        return PANDO_NOT_FOUND;
+    struct fabric_op write =
+        fabric_write(entry_offset(session->pool, slot), &free_state, sizeof(free_state));
+    return pool_submit_co(session, 0, &write, 1);
+}
+
+enum pando_status pool_table_create_co(struct pool_session *session,
+                                       const struct pool_table_options *options, unsigned *slot,
+                                       struct pool_entry *out)
+{
+    struct pool_lock lock;
+    if (!name_ok(options->name, POOL_NAME_MAX) || !name_ok(options->engine, POOL_ENGINE_NAME_MAX))
+        return PANDO_INVALID;
+    struct pool_entry *entries = malloc(POOL_TABLES * sizeof(*entries));
+    if (entries == NULL)
+        return PANDO_NO_MEMORY;
+    enum pando_status status = pool_lock_co(
+        session, pool_lock_address(session->pool, 0, POOL_LOCK_DIRECTORY), &lock);
+    if (status == PANDO_OK) {
+        status = create_locked_co(session, options, entries, slot, out);
+        enum pando_status unlocked = pool_unlock_co(session, &lock);
+        if (status == PANDO_OK)
+            status = unlocked;
+    }
+    free(entries);
+    return status;
+}
+
+enum pando_status pool_table_drop_co(struct pool_session *session, const char *name)
+{
+    struct pool_lock lock;
+    struct pool_entry *entries = malloc(POOL_TABLES * sizeof(*entries));
+    if (entries == NULL)
+        return PANDO_NO_MEMORY;
+    enum pando_status status = pool_lock_co(
+        session, pool_lock_address(session->pool, 0, POOL_LOCK_DIRECTORY), &lock);
+    if (status == PANDO_OK) {
+        status = drop_locked_co(session, name, entries);
+        enum pando_status unlocked = pool_unlock_co(session, &lock);
+        if (status == PANDO_OK)
+            status = unlocked;
+    }
+    free(entries);
+    return status;
+}
+
+enum pando_status pool_table_open_co(struct pool_session *session, const char *name, unsigned *slot,
+                                     struct pool_entry *out)
+{
+    struct pool_entry *entries = malloc(POOL_TABLES * sizeof(*entries));
+    if (entries == NULL)
+        return PANDO_NO_MEMORY;
+    enum pando_status status = read_all_co(session, entries);
+    if (status == PANDO_OK) {
+        unsigned found = find(entries, name);
+        if (found == POOL_TABLES) {
+            status = PANDO_NOT_FOUND;
+        } else {
+            *slot = found;
+            *out = entries[found];
+        }
+    }
+    free(entries);
+    return status;
+}
+
+enum pando_status pool_table_list_co(struct pool_session *session, struct pool_entry *out,
+                                     unsigned *count)
+{
+    enum pando_status status = read_all_co(session, out);
+    *count = 0;
+    if (status != PANDO_OK)
+        return status;
+    for (unsigned i = 0; i < POOL_TABLES; i++) {
+        if (out[i].state == POOL_ENTRY_LIVE)
+            out[(*count)++] = out[i];
+    }
+    return PANDO_OK;
+}
+
+static fabric_address root_address(const struct pool *pool, unsigned slot)
+{
+    pando_assert(slot < POOL_TABLES);
+    return fabric_address_make(0, entry_offset(pool, slot) + offsetof(struct pool_entry, root));
+}
+
+enum pando_status pool_root_read_co(struct pool_session *session, unsigned slot, uint64_t *root)
+{
+    return pool_word_read_co(session, root_address(session->pool, slot), root);
+}
+
+enum pando_status pool_root_swap_co(struct pool_session *session, unsigned slot, uint64_t expected,
+                                    uint64_t desired, uint64_t *found)
+{
+    enum pando_status status = pool_word_cas_co(session, root_address(session->pool, slot),
+                                                expected, desired, found);
+    return status == PANDO_OK && *found != expected ? PANDO_STALE : status;
+}

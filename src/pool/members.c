@@ -1,0 +1,309 @@
+/*
+ * members.c - being a member: a slot in the table on node 0, heartbeats, and watching the others' (R13).
+ *
+ * What a crash leaves behind: before the first CAS nothing; after it a slot that joins or lives and whose
+ * heartbeat stands still, which the others recover like any dead member's.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "pool/pool_int.h"
+
+enum {
+    BEATS_PER_LEASE = 4,
+    LOOKS_PER_LEASE = 2,
+    HUNG_LEASES = 8, /* a loop that has not turned for so long takes the process with it */
+    COMPUTE_NODE_BASE = 0x8000,
+};
+
+fabric_address pool_heartbeat_address(const struct pool *pool, uint16_t member)
+{
+    return fabric_address_make(0, pool->first + POOL_HEARTBEATS + (uint64_t)member * 8);
+}
+
+static fabric_address record_address(const struct pool *pool, uint16_t member)
+{
+    return fabric_address_make(0,
+                               pool->first + POOL_RECORDS + (uint64_t)member * POOL_RECORD_BYTES);
+}
+
+/* ---- joining ---------------------------------------------------------------------------------------------- */
+
+static enum pando_status take_slot_co(struct pool *pool, struct fabric_endpoint *endpoint,
+                                      uint64_t *beats)
+{
+    struct fabric_op read =
+        fabric_read(pool->first + POOL_HEARTBEATS, beats, POOL_MEMBERS * sizeof(*beats));
+    enum pando_status status = fabric_submit_co(endpoint, &read, 1);
+    if (status != PANDO_OK)
+        return status;
+    for (uint16_t member = 1; member < POOL_MEMBERS; member++) {
+        struct pool_heartbeat beat = pool_heartbeat_unpack(beats[member]);
+        if (beat.state != POOL_FREE)
+            continue;
+        struct pool_heartbeat mine = {.state = POOL_JOINING,
+                                      .incarnation = (uint16_t)(beat.incarnation + 1)};
+        struct fabric_op cas =
+            fabric_cas(fabric_address_offset(pool_heartbeat_address(pool, member)), beats[member],
+                       pool_heartbeat_pack(mine));
+        status = fabric_submit_co(endpoint, &cas, 1);
+        if (status != PANDO_OK)
+            return status;
+        if (cas.old != beats[member])
+            continue; /* somebody was faster */
+        pool->identity =
+            (struct fabric_identity){.member = member, .incarnation = mine.incarnation};
+        pool->beat = cas.operand;
+        return PANDO_OK;
+    }
+    return PANDO_FULL;
+}
+
+enum pando_status pool_member_join_co(struct pool *pool, struct fabric_endpoint *endpoint,
+                                      const char *name)
+{
+    uint64_t *beats = malloc(POOL_MEMBERS * sizeof(*beats));
+    if (beats == NULL)
+        return PANDO_NO_MEMORY;
+    enum pando_status status = take_slot_co(pool, endpoint, beats);
+    free(beats);
+    if (status != PANDO_OK)
+        return status;
+
+    uint16_t member = pool->identity.member;
+    struct pool_record record = {.lease_ns = pool->lease_ns,
+                                 .node = (uint16_t)(COMPUTE_NODE_BASE | member)};
+    snprintf(record.name, sizeof(record.name), "%s", name);
+    snprintf(record.location, sizeof(record.location), "%s", fabric_location(pool->fabric));
+    uint64_t sent_ns = rt_now_ns();
+    struct pool_heartbeat alive = {.state = POOL_ALIVE, .incarnation = pool->identity.incarnation};
+    /* WRITE before CAS: whoever sees it alive sees its record. */
+    struct fabric_op ops[] = {
+        fabric_write(fabric_address_offset(record_address(pool, member)), &record, sizeof(record)),
+        fabric_cas(fabric_address_offset(pool_heartbeat_address(pool, member)), pool->beat,
+                   pool_heartbeat_pack(alive)),
+    };
+    status = fabric_submit_co(endpoint, ops, 2);
+    if (status != PANDO_OK)
+        return status;
+    if (ops[1].old != pool->beat)
+        return PANDO_FENCED; /* too slow: already declared dead */
+    pool->beat = ops[1].operand;
+    atomic_store(&pool->lease_until_ns, sent_ns + pool->lease_ns);
+    return PANDO_OK;
+}
+
+/* ---- heartbeats --------------------------------------------------------------------------------------------- */
+
+void pool_session_ticker_task(void *arg)
+{
+    struct pool_session *session = arg;
+    while (!session->closing) {
+        atomic_store_explicit(&session->ticked_ns, rt_now_ns(), memory_order_release);
+        (void)rt_waitq_wait_co(&session->wake,
+                               rt_now_ns() + session->pool->lease_ns / (2 * BEATS_PER_LEASE));
+    }
+    session->ticker_done = true;
+}
+
+/* A process one of whose threads is stuck must not keep its lease: others wait for its locks. */
+static bool all_loops_turn(struct pool *pool)
+{
+    uint64_t now = rt_now_ns();
+    uint64_t oldest = now;
+
+    rt_latch_lock(&pool->latch);
+    list_for_each(link, &pool->sessions)
+    {
+        struct pool_session *session = container_of(link, struct pool_session, link);
+        uint64_t ticked = atomic_load_explicit(&session->ticked_ns, memory_order_acquire);
+        if (ticked < oldest)
+            oldest = ticked;
+    }
+    rt_latch_unlock(&pool->latch);
+    pando_assert(now - oldest < HUNG_LEASES * pool->lease_ns);
+    return now - oldest < pool->lease_ns / 2;
+}
+
+static void beat_co(struct pool *pool)
+{
+    struct pool_heartbeat next = pool_heartbeat_unpack(pool->beat);
+    uint64_t sent_ns = rt_now_ns(), old;
+
+    next.counter++;
+    uint64_t word = pool_heartbeat_pack(next);
+    enum pando_status status = pool_word_cas_co(
+        pool->own, pool_heartbeat_address(pool, pool->identity.member), pool->beat, word, &old);
+    if (status == PANDO_FENCED || (status == PANDO_OK && old != pool->beat && old != word)) {
+        pool_set_fenced(pool);
+        return;
+    }
+    /* After a broken endpoint the beat may have been counted all the same: then old is the word. */
+    if (status != PANDO_OK)
+        return;
+    pool->beat = word;
+    atomic_store_explicit(&pool->lease_until_ns, sent_ns + pool->lease_ns, memory_order_release);
+}
+
+static void heartbeat_task(void *arg)
+{
+    struct pool *pool = arg;
+    while (!pool->leaving && !pool_fenced(pool)) {
+        (void)rt_waitq_wait_co(&pool->wake, rt_now_ns() + pool->lease_ns / BEATS_PER_LEASE);
+        if (!pool->leaving && all_loops_turn(pool))
+            beat_co(pool);
+    }
+    pool->tasks--;
+}
+
+/* ---- watching ------------------------------------------------------------------------------------------------ */
+
+struct watch {
+    uint64_t word;
+    uint64_t since_ns; /* this process's clock when the word was first seen */
+};
+
+/* How long a heartbeat may stand still, on our clock: its lease by its clock, plus a round trip or two. */
+static uint64_t patience_ns(const struct pool *pool, uint64_t lease_ns)
+{
+    return lease_ns + lease_ns / 1000000 * pool->drift_ppm + lease_ns / 4;
+}
+
+static uint64_t lease_of_co(struct pool *pool, uint16_t member)
+{
+    uint64_t lease_ns;
+    fabric_address at = record_address(pool, member) + offsetof(struct pool_record, lease_ns);
+    if (pool_word_read_co(pool->own, at, &lease_ns) != PANDO_OK || lease_ns < pool->lease_ns)
+        return pool->lease_ns;
+    return lease_ns > 60 * RT_NS_PER_S ? 60 * RT_NS_PER_S : lease_ns;
+}
+
+static void look_co(struct pool *pool, const uint64_t *beats, struct watch *watches)
+{
+    uint64_t now = rt_now_ns();
+    for (uint16_t member = 1; member < POOL_MEMBERS && !pool->leaving; member++) {
+        struct watch *watch = &watches[member];
+        struct pool_heartbeat beat = pool_heartbeat_unpack(beats[member]);
+        if (beats[member] != watch->word) {
+            *watch = (struct watch){.word = beats[member], .since_ns = now};
+            continue;
+        }
+        if (beat.state == POOL_FREE || member == pool->identity.member)
+            continue;
+        uint64_t still_ns = now - watch->since_ns;
+        if (still_ns <= patience_ns(pool, pool->lease_ns) ||
+            still_ns <= patience_ns(pool, lease_of_co(pool, member)))
+            continue;
+        struct fabric_identity dead = {.member = member, .incarnation = beat.incarnation};
+        enum pando_status status = pool_recover_co(pool->own, dead);
+        if (status != PANDO_OK && status != PANDO_NOT_FOUND)
+            log_warn("cannot recover a dead member", log_u64("member", member),
+                     log_status("status", status));
+        watch->since_ns = rt_now_ns(); /* not again at once */
+    }
+}
+
+static void monitor_task(void *arg)
+{
+    struct pool *pool = arg;
+    uint64_t *beats = malloc(POOL_MEMBERS * sizeof(*beats));
+    struct watch *watches = calloc(POOL_MEMBERS, sizeof(*watches));
+
+    while (!pool->leaving && !pool_fenced(pool) && beats != NULL && watches != NULL) {
+        (void)rt_waitq_wait_co(&pool->wake, rt_now_ns() + pool->lease_ns / LOOKS_PER_LEASE);
+        if (pool->leaving || pool->no_recovery)
+            continue;
+        struct fabric_op read =
+            fabric_read(pool->first + POOL_HEARTBEATS, beats, POOL_MEMBERS * sizeof(*beats));
+        if (pool_submit_co(pool->own, 0, &read, 1) == PANDO_OK)
+            look_co(pool, beats, watches);
+    }
+    free(beats);
+    free(watches);
+    pool->tasks--;
+}
+
+enum pando_status pool_member_start(struct pool *pool)
+{
+    rt_fn tasks[] = {heartbeat_task, monitor_task};
+    for (size_t i = 0; i < sizeof(tasks) / sizeof(tasks[0]); i++) {
+        enum pando_status status = rt_spawn(rt_loop_self(), tasks[i], pool);
+        if (status != PANDO_OK)
+            return status;
+        pool->tasks++;
+    }
+    return PANDO_OK;
+}
+
+/* ---- leaving ------------------------------------------------------------------------------------------------- */
+
+/* Gives back all memory that this member holds; its tables stay. */
+static void give_up_memory_co(struct pool *pool)
+{
+    struct pool_sweep_request request = {.member = pool->identity.member,
+                                         .incarnation = pool->identity.incarnation};
+    for (uint16_t node = 0; node < pool->nodes; node++) {
+        enum pando_status status = pool_reconnect_co(pool->own, node);
+        if (status == PANDO_OK)
+            status = fabric_call_co(pool_endpoint(pool->own, node), POOL_SWEEP,
+                                    slice_of(&request, sizeof(request)), NULL, 0, NULL);
+        if (status != PANDO_OK)
+            log_warn("leaving without giving back memory", log_u64("node", node),
+                     log_status("status", status));
+    }
+}
+
+void pool_member_leave_co(struct pool *pool)
+{
+    uint64_t old;
+
+    pool->leaving = true;
+    while (pool->tasks > 0) {
+        rt_waitq_wake_all(&pool->wake);
+        rt_sleep_co(RT_NS_PER_US);
+    }
+    if (pool_fenced(pool))
+        return; /* whoever recovers us frees the slot */
+    give_up_memory_co(pool);
+    struct pool_heartbeat beat = {.state = POOL_FREE, .incarnation = pool->identity.incarnation};
+    enum pando_status status =
+        pool_word_cas_co(pool->own, pool_heartbeat_address(pool, pool->identity.member), pool->beat,
+                         pool_heartbeat_pack(beat), &old);
+    if (status != PANDO_OK || old != pool->beat)
+        log_warn("left without freeing the member slot", log_status("status", status));
+}
+
+/* ---- for people and recovery ------------------------------------------------------------------------------------ */
+
+enum pando_status pool_members_co(struct pool_session *session, struct pool_member *out,
+                                  unsigned capacity, unsigned *count)
+{
+    struct pool *pool = session->pool;
+    uint64_t *beats = malloc(POOL_MEMBERS * sizeof(*beats));
+    if (beats == NULL)
+        return PANDO_NO_MEMORY;
+    struct fabric_op read =
+        fabric_read(pool->first + POOL_HEARTBEATS, beats, POOL_MEMBERS * sizeof(*beats));
+    enum pando_status status = pool_submit_co(session, 0, &read, 1);
+    *count = 0;
+    for (uint16_t member = 1; member < POOL_MEMBERS && status == PANDO_OK && *count < capacity;
+         member++) {
+        struct pool_member *entry = &out[*count];
+        entry->member = member;
+        entry->beat = pool_heartbeat_unpack(beats[member]);
+        if (entry->beat.state == POOL_FREE)
+            continue;
+        struct fabric_op get = fabric_read(fabric_address_offset(record_address(pool, member)),
+                                           &entry->record, sizeof(entry->record));
+        status = pool_submit_co(session, 0, &get, 1);
+        /* Bytes from remote memory: make sure that they end. */
+        entry->record.name[POOL_NAME_MAX - 1] = '\0';
+        entry->record.location[FABRIC_LOCATION_MAX - 1] = '\0';
+        (*count)++;
+    }
+    free(beats);
+    return status;
+}

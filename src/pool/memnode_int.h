@@ -1,0 +1,70 @@
+/*
+ * memnode_int.h - what the files of a memory node's own part share.
+ *
+ * The chunk table and the tenures in the window are the truth; what is kept here besides is rebuilt
+ * from them when the node starts.
+ */
+#ifndef POOL_MEMNODE_INT_H
+#define POOL_MEMNODE_INT_H
+
+#include "base/prng.h"
+#include "pool/block_fmt.h"
+#include "pool/call_fmt.h"
+#include "pool/memnode.h"
+#include "pool/pool_fmt.h"
+
+struct chunk {
+    struct pool_chunk entry;
+    uint32_t blocks;         /* that fit */
+    uint32_t free_count;     /* in the node's hands */
+    uint32_t *free_blocks;   /* their indices, a stack; allocated when first needed */
+    uint64_t not_before_ns;  /* swept: no grant from it before */
+    struct list link;        /* in its class, while it has free blocks */
+};
+
+/* Chunks of one block size that have free blocks. */
+struct block_class {
+    uint32_t block_bytes;
+    struct list chunks;
+};
+
+enum { CLASSES_MAX = 64 };
+
+struct memnode {
+    struct fabric *fabric;
+    uint64_t first;
+    struct pool_superblock super;
+    uint64_t grace_ns;
+    uint64_t seed;
+    struct rt_latch latch; /* over all below; calls are served on several threads */
+    struct chunk *chunks;
+    uint64_t chunks_free, next_chunk;
+    struct block_class classes[CLASSES_MAX];
+    size_t class_count;
+    struct pool_node_stats stats;
+};
+
+enum pando_status memnode_word_read(struct memnode *memnode, uint64_t offset, uint64_t *out);
+enum pando_status memnode_word_write(struct memnode *memnode, uint64_t offset, uint64_t word);
+uint64_t memnode_random(struct memnode *memnode);
+
+/* memnode_serve.c */
+enum pando_status memnode_serve(void *context, struct fabric_request *request);
+
+/* memnode_chunks.c; those without _locked take the latch themselves */
+enum pando_status memnode_chunks_load(struct memnode *memnode);
+void memnode_chunks_free(struct memnode *memnode);
+enum pando_status memnode_grant(struct memnode *memnode, struct fabric_identity to,
+                                const struct pool_grant_request *request,
+                                struct pool_grant_reply *reply, struct pool_block *blocks);
+enum pando_status memnode_return(struct memnode *memnode, struct fabric_identity from,
+                                 uint32_t block_bytes, const struct pool_block *blocks,
+                                 uint32_t count);
+enum pando_status memnode_sweep_co(struct memnode *memnode, struct fabric_identity dead,
+                                   struct pool_sweep_reply *reply);
+void memnode_stats(struct memnode *memnode, struct pool_node_stats *out);
+
+/* memnode_redo.c: what dead writers left half done when the node itself went down (R16) */
+enum pando_status memnode_intents_redo(struct memnode *memnode);
+
+#endif

@@ -1,0 +1,64 @@
+/*
+ * memnode_redo.c - R16: before a restarted memory node serves anybody, it finishes what intents say about
+ * its own memory. A list may have been cut off in the middle by the node's own death; its writer, if it
+ * lives, still holds the lock and does the same again, which changes nothing.
+ */
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "pool/intent.h"
+#include "pool/memnode_int.h"
+
+static bool home_lock_holds(struct memnode *memnode, const struct intent *intent)
+{
+    uint64_t word;
+    return fabric_address_node(intent->home.address) == memnode->super.node &&
+           memnode_word_read(memnode, fabric_address_offset(intent->home.address), &word) ==
+               PANDO_OK &&
+           word == intent->home.word;
+}
+
+static unsigned redo_slot(struct memnode *memnode, uint64_t offset, uint8_t *buffer, uint32_t size,
+                          struct intent *intent)
+{
+    uint64_t header;
+    fabric_address slot = fabric_address_make(memnode->super.node, offset);
+
+    if (memnode_word_read(memnode, offset, &header) != PANDO_OK || header == 0 ||
+        fabric_self_read(memnode->fabric, offset, buffer, size) != PANDO_OK ||
+        !intent_read(intent, memnode->super.pool_id, slot, buffer, size) ||
+        !home_lock_holds(memnode, intent))
+        return 0;
+    for (uint32_t i = 0; i < intent->image_count; i++) {
+        const struct intent_image *image = &intent->images[i];
+        if (fabric_address_node(image->address) != memnode->super.node)
+            continue;
+        if (fabric_self_write(memnode->fabric, fabric_address_offset(image->address),
+                              image->bytes.data, image->bytes.size) != PANDO_OK)
+            log_error("an intent names memory outside the window", log_hex("slot", slot));
+    }
+    return 1;
+}
+
+enum pando_status memnode_intents_redo(struct memnode *memnode)
+{
+    uint8_t *buffer = malloc(POOL_CHUNK_BYTES);
+    struct intent *intent = malloc(sizeof(*intent));
+    enum pando_status status = buffer == NULL || intent == NULL ? PANDO_NO_MEMORY : PANDO_OK;
+    unsigned redone = 0;
+
+    for (uint64_t i = 0; i < memnode->super.chunks && status == PANDO_OK; i++) {
+        const struct chunk *chunk = &memnode->chunks[i];
+        if (chunk->entry.kind != POOL_CHUNK_INTENTS)
+            continue;
+        uint64_t offset = memnode->super.heap_offset + i * POOL_CHUNK_BYTES;
+        for (uint32_t slot = 0; slot < chunk->blocks; slot++)
+            redone += redo_slot(memnode, offset + (uint64_t)slot * chunk->entry.block_bytes, buffer,
+                                chunk->entry.block_bytes, intent);
+    }
+    if (redone > 0)
+        log_info("finished writes that were cut off", log_u64("intents", redone));
+    free(intent);
+    free(buffer);
+    return status;
+}

@@ -1,0 +1,403 @@
+/*
+ * pool.c - joining, leaving, sessions.
+ */
+#include "pool/pool.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "pool/pool_int.h"
+
+static const uint64_t LEASE_NS = RT_NS_PER_S;
+static const uint32_t DRIFT_PPM = 10000;
+static const uint64_t RECONNECT_PAUSE_NS = 10 * RT_NS_PER_MS;
+enum { RECONNECT_TRIES = 3 };
+
+/* ---- joining ----------------------------------------------------------------------------------------- */
+
+static enum pando_status fail(char *error, size_t error_bytes, enum pando_status status,
+                              uint16_t node, const char *what)
+{
+    snprintf(error, error_bytes, "memory node %u: %s (%s)", node, what, pando_status_text(status));
+    return status;
+}
+
+/* The superblock of a node, checked. */
+static enum pando_status read_superblock_co(struct pool *pool, struct fabric_endpoint *endpoint,
+                                            uint16_t node, char *error, size_t error_bytes)
+{
+    struct pool_superblock *super = &pool->supers[node];
+    struct fabric_op read = fabric_read(pool->first, super, sizeof(*super));
+    enum pando_status status = fabric_submit_co(endpoint, &read, 1);
+    if (status != PANDO_OK)
+        return fail(error, error_bytes, status, node, "cannot read its superblock");
+    if (super->magic != POOL_MAGIC)
+        return fail(error, error_bytes, PANDO_INVALID, node, "no pool in its window");
+    if (super->version != POOL_VERSION)
+        return fail(error, error_bytes, PANDO_VERSION, node,
+                    "its pool has another format version; use the program that made it");
+    if (super->node != node || super->locks == 0 || super->locks > POOL_LOCKS ||
+        super->heap_offset >= FABRIC_DEVICE || super->chunks > FABRIC_DEVICE / POOL_CHUNK_BYTES)
+        return fail(error, error_bytes, PANDO_CORRUPT, node, "damaged superblock");
+    return PANDO_OK;
+}
+
+/* Sets a superblock word that is 0 until a pool is put together; what it is then. */
+static enum pando_status claim_co(struct fabric_endpoint *endpoint, uint64_t offset, uint64_t mine,
+                                  uint64_t *found)
+{
+    struct fabric_op cas = fabric_cas(offset, 0, mine);
+    enum pando_status status = fabric_submit_co(endpoint, &cas, 1);
+    *found = cas.old == 0 ? mine : cas.old;
+    return status;
+}
+
+static enum pando_status check_node_co(struct pool *pool, uint16_t node,
+                                       struct fabric_endpoint *endpoint, char *error,
+                                       size_t error_bytes)
+{
+    uint64_t found;
+    enum pando_status status = read_superblock_co(pool, endpoint, node, error, error_bytes);
+    if (status != PANDO_OK)
+        return status;
+    if (node == 0) {
+        pool->id = pool->supers[0].pool_id;
+        status = claim_co(endpoint, pool->first + offsetof(struct pool_superblock, nodes),
+                          pool->nodes, &found);
+        if (status == PANDO_OK && found != pool->nodes) {
+            snprintf(error, error_bytes,
+                     "the pool has %llu memory nodes and %u were named; name them all, in order",
+                     (unsigned long long)found, pool->nodes);
+            return PANDO_INVALID;
+        }
+    } else {
+        status = claim_co(endpoint, pool->first + offsetof(struct pool_superblock, pool_id),
+                          pool->id, &found);
+        if (status == PANDO_OK && found != pool->id)
+            return fail(error, error_bytes, PANDO_INVALID, node, "belongs to another pool");
+        pool->supers[node].pool_id = found;
+    }
+    if (status != PANDO_OK)
+        return fail(error, error_bytes, status, node, "cannot join it to the pool");
+    return PANDO_OK;
+}
+
+/* With endpoints of nobody: the identity comes from the members table on node 0. */
+static enum pando_status introduce_co(struct pool *pool, const char *name, char *error,
+                                      size_t error_bytes)
+{
+    struct fabric_endpoint *endpoint;
+    enum pando_status status = PANDO_OK;
+
+    fabric_set_identity(pool->fabric, (struct fabric_identity){0});
+    for (uint16_t node = 0; node < pool->nodes && status == PANDO_OK; node++) {
+        status = fabric_connect_co(pool->fabric, node, &endpoint);
+        if (status != PANDO_OK)
+            return fail(error, error_bytes, status, node, "cannot connect");
+        status = check_node_co(pool, node, endpoint, error, error_bytes);
+        fabric_disconnect_co(endpoint);
+    }
+    if (status != PANDO_OK)
+        return status;
+    status = fabric_connect_co(pool->fabric, 0, &endpoint);
+    if (status != PANDO_OK)
+        return fail(error, error_bytes, status, 0, "cannot connect");
+    status = pool_member_join_co(pool, endpoint, name);
+    fabric_disconnect_co(endpoint);
+    if (status != PANDO_OK)
+        return fail(error, error_bytes, status, 0, "cannot become a member");
+    fabric_set_identity(pool->fabric, pool->identity);
+    return PANDO_OK;
+}
+
+enum pando_status pool_join_co(struct fabric *fabric, const struct pool_options *options,
+                               struct pool **out, char *error, size_t error_bytes)
+{
+    if (options->memory_nodes == 0 || options->memory_nodes > POOL_NODES_MAX) {
+        snprintf(error, error_bytes, "a pool has 1 to %d memory nodes, not %u", POOL_NODES_MAX,
+                 options->memory_nodes);
+        return PANDO_INVALID;
+    }
+    struct pool *pool = calloc(1, sizeof(*pool));
+    if (pool == NULL)
+        return PANDO_NO_MEMORY;
+    pool->fabric = fabric;
+    pool->nodes = options->memory_nodes;
+    pool->first = fabric_window_first(fabric);
+    pool->lease_ns = options->lease_ns == 0 ? LEASE_NS : options->lease_ns;
+    pool->drift_ppm = options->drift_ppm == 0 ? DRIFT_PPM : options->drift_ppm;
+    pool->no_recovery = options->no_recovery;
+    list_init(&pool->sessions);
+    list_init(&pool->idle_allocators);
+    rt_waitq_init(&pool->wake);
+
+    enum pando_status status =
+        introduce_co(pool, options->name == NULL ? "" : options->name, error, error_bytes);
+    if (status == PANDO_OK) {
+        status = pool_session_open_co(pool, &pool->own);
+        if (status == PANDO_OK)
+            status = pool_member_start(pool);
+        if (status != PANDO_OK)
+            fail(error, error_bytes, status, 0, "cannot open a session");
+    }
+    if (status != PANDO_OK) {
+        if (pool->own != NULL)
+            pool_session_close_co(pool->own);
+        free(pool);
+        return status;
+    }
+    *out = pool;
+    return PANDO_OK;
+}
+
+void pool_leave_co(struct pool *pool)
+{
+    struct list *link;
+
+    pool_member_leave_co(pool);
+    pool_session_close_co(pool->own);
+    pando_assert(list_empty(&pool->sessions));
+    while ((link = list_pop_front(&pool->idle_allocators)) != NULL)
+        allocator_destroy(allocator_of_link(link));
+    free(pool);
+}
+
+/* ---- what it is ----------------------------------------------------------------------------------------- */
+
+struct fabric_identity pool_identity(const struct pool *pool)
+{
+    return pool->identity;
+}
+
+uint64_t pool_id(const struct pool *pool)
+{
+    return pool->id;
+}
+
+uint16_t pool_nodes(const struct pool *pool)
+{
+    return pool->nodes;
+}
+
+uint64_t pool_lease_ns(const struct pool *pool)
+{
+    return pool->lease_ns;
+}
+
+uint64_t pool_grace_ns(const struct pool *pool)
+{
+    return pool->lease_ns + RT_NS_PER_S;
+}
+
+struct fabric *pool_fabric(const struct pool *pool)
+{
+    return pool->fabric;
+}
+
+bool pool_lease_valid(const struct pool *pool)
+{
+    return !pool_fenced(pool) &&
+           rt_now_ns() < atomic_load_explicit(&pool->lease_until_ns, memory_order_acquire);
+}
+
+bool pool_fenced(const struct pool *pool)
+{
+    return atomic_load_explicit(&pool->fenced, memory_order_acquire);
+}
+
+void pool_set_fenced(struct pool *pool)
+{
+    if (!atomic_exchange(&pool->fenced, true))
+        log_warn("this member was declared dead: it must join again",
+                 log_u64("member", pool->identity.member),
+                 log_u64("incarnation", pool->identity.incarnation));
+}
+
+const struct pool_superblock *pool_superblock(const struct pool *pool, uint16_t node)
+{
+    pando_assert(node < pool->nodes);
+    return &pool->supers[node];
+}
+
+uint64_t pool_recoveries(const struct pool *pool)
+{
+    return atomic_load_explicit(&pool->recoveries, memory_order_relaxed);
+}
+
+/* ---- sessions --------------------------------------------------------------------------------------------- */
+
+static void session_free(struct pool_session *session)
+{
+    intent_slots_fini(session);
+    free(session->endpoints);
+    free(session->reconnecting);
+    free(session);
+}
+
+static struct allocator *allocator_take(struct pool *pool)
+{
+    rt_latch_lock(&pool->latch);
+    struct list *link = list_pop_front(&pool->idle_allocators);
+    rt_latch_unlock(&pool->latch);
+    return link != NULL ? allocator_of_link(link) : allocator_create(pool->nodes);
+}
+
+static struct pool_session *session_create(struct pool *pool)
+{
+    struct pool_session *session = calloc(1, sizeof(*session));
+    if (session == NULL)
+        return NULL;
+    session->pool = pool;
+    session->loop = rt_loop_self();
+    session->endpoints = calloc(pool->nodes, sizeof(*session->endpoints));
+    session->reconnecting = calloc(pool->nodes, sizeof(*session->reconnecting));
+    rt_waitq_init(&session->wake);
+    list_init(&session->link);
+    if (session->endpoints == NULL || session->reconnecting == NULL ||
+        intent_slots_init(session) != PANDO_OK) {
+        session_free(session);
+        return NULL;
+    }
+    session->allocator = allocator_take(pool);
+    if (session->allocator == NULL) {
+        session_free(session);
+        return NULL;
+    }
+    atomic_store(&session->ticked_ns, rt_now_ns());
+    return session;
+}
+
+enum pando_status pool_session_open_co(struct pool *pool, struct pool_session **out)
+{
+    struct pool_session *session = session_create(pool);
+    if (session == NULL)
+        return PANDO_NO_MEMORY;
+    enum pando_status status = PANDO_OK;
+    for (uint16_t node = 0; node < pool->nodes && status == PANDO_OK; node++)
+        status = fabric_connect_co(pool->fabric, node, &session->endpoints[node]);
+    if (status == PANDO_OK)
+        status = rt_spawn(session->loop, pool_session_ticker_task, session);
+    session->ticker_done = status != PANDO_OK;
+    rt_latch_lock(&pool->latch);
+    list_push_back(&pool->sessions, &session->link);
+    rt_latch_unlock(&pool->latch);
+    if (status != PANDO_OK) {
+        if (status == PANDO_FENCED)
+            pool_set_fenced(pool);
+        pool_session_close_co(session);
+        return status;
+    }
+    *out = session;
+    return PANDO_OK;
+}
+
+void pool_session_close_co(struct pool_session *session)
+{
+    struct pool *pool = session->pool;
+
+    session->closing = true;
+    rt_waitq_wake_all(&session->wake);
+    while (!session->ticker_done)
+        rt_yield_co();
+    for (uint16_t node = 0; node < pool->nodes; node++) {
+        if (session->endpoints[node] != NULL)
+            fabric_disconnect_co(session->endpoints[node]);
+    }
+    rt_latch_lock(&pool->latch);
+    list_remove(&session->link);
+    list_push_back(&pool->idle_allocators, allocator_link(session->allocator));
+    rt_latch_unlock(&pool->latch);
+    session_free(session);
+}
+
+struct pool *pool_session_pool(const struct pool_session *session)
+{
+    return session->pool;
+}
+
+struct fabric_endpoint *pool_endpoint(struct pool_session *session, uint16_t node)
+{
+    pando_assert(node < session->pool->nodes);
+    return session->endpoints[node];
+}
+
+enum pando_status pool_reconnect_co(struct pool_session *session, uint16_t node)
+{
+    struct fabric_endpoint *endpoint = pool_endpoint(session, node);
+    enum pando_status status = PANDO_BROKEN;
+
+    /* One task reconnects, the others of this loop wait for it. */
+    while (session->reconnecting[node])
+        rt_sleep_co(RECONNECT_PAUSE_NS);
+    if (!fabric_broken(endpoint))
+        return PANDO_OK;
+    session->reconnecting[node] = true;
+    for (int i = 0; i < RECONNECT_TRIES && !session->closing; i++) {
+        status = fabric_reconnect_co(endpoint);
+        if (status == PANDO_OK || status == PANDO_FENCED || status == PANDO_DENIED)
+            break;
+        rt_sleep_co(RECONNECT_PAUSE_NS << i);
+    }
+    session->reconnecting[node] = false;
+    if (status == PANDO_FENCED)
+        pool_set_fenced(session->pool);
+    return status;
+}
+
+enum pando_status pool_submit_co(struct pool_session *session, uint16_t node, struct fabric_op *ops,
+                                 uint32_t count)
+{
+    if (node >= session->pool->nodes)
+        return PANDO_RANGE;
+    if (fabric_broken(session->endpoints[node])) {
+        enum pando_status status = pool_reconnect_co(session, node);
+        if (status != PANDO_OK)
+            return status;
+    }
+    enum pando_status status = fabric_submit_co(session->endpoints[node], ops, count);
+    if (status == PANDO_FENCED)
+        pool_set_fenced(session->pool);
+    return status;
+}
+
+enum pando_status pool_word_read_co(struct pool_session *session, fabric_address address,
+                                    uint64_t *out)
+{
+    struct fabric_op read = fabric_read(fabric_address_offset(address), out, sizeof(*out));
+    return pool_submit_co(session, fabric_address_node(address), &read, 1);
+}
+
+enum pando_status pool_word_cas_co(struct pool_session *session, fabric_address address,
+                                   uint64_t expected, uint64_t desired, uint64_t *old)
+{
+    struct fabric_op cas = fabric_cas(fabric_address_offset(address), expected, desired);
+    enum pando_status status = pool_submit_co(session, fabric_address_node(address), &cas, 1);
+    *old = cas.old;
+    return status;
+}
+
+void pool_session_counters(const struct pool_session *session,
+                           struct fabric_counters out[FABRIC_TARGETS])
+{
+    memset(out, 0, sizeof(struct fabric_counters) * FABRIC_TARGETS);
+    for (uint16_t node = 0; node < session->pool->nodes; node++) {
+        struct fabric_endpoint *endpoint = session->endpoints[node];
+        fabric_counters_add(&out[fabric_endpoint_target(endpoint)],
+                            fabric_endpoint_counters(endpoint));
+    }
+}
+
+enum pando_status pool_node_stats_co(struct pool_session *session, uint16_t node,
+                                     struct pool_node_stats *out)
+{
+    uint32_t size;
+    enum pando_status status = pool_reconnect_co(session, node);
+    if (status != PANDO_OK)
+        return status;
+    status = fabric_call_co(pool_endpoint(session, node), POOL_STATS, slice_of(NULL, 0), out,
+                            sizeof(*out), &size);
+    return status == PANDO_OK && size != sizeof(*out) ? PANDO_VERSION : status;
+}

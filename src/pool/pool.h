@@ -1,0 +1,203 @@
+/*
+ * pool.h - a client's view of a pool: memory nodes reached one-sided, and the other members.
+ *
+ * A process joins a pool once (struct pool) and gets an identity; each of its threads opens a session
+ * (struct pool_session) with endpoints of its own. As a member it sends heartbeats, watches those of the
+ * others, and when one stops, fences it everywhere, finishes what it left half done, releases its locks
+ * and takes back its memory (R13 to R16). A member that was itself declared dead finds out at its next
+ * operation: FENCED. It then has to leave and join again.
+ *
+ * Suspends: everything that ends in _co. Threads: a session belongs to its loop; struct pool's functions
+ * say themselves.
+ */
+#ifndef POOL_POOL_H
+#define POOL_POOL_H
+
+#include "fabric/fabric.h"
+#include "pool/call_fmt.h"
+#include "pool/pool_fmt.h"
+
+struct pool;
+struct pool_session;
+
+struct pool_options {
+    uint16_t memory_nodes; /* their ids are 0 .. n-1; all of the pool's */
+    const char *name;      /* for people: host and process */
+    uint64_t lease_ns;     /* 0 for 1 s: how long others wait before they call this member dead */
+    uint32_t drift_ppm;    /* 0 for 10,000: how much clocks may disagree */
+    bool no_recovery;      /* test only: never declares anybody dead */
+};
+
+enum { POOL_NODES_MAX = 256 };
+
+/* Joins, and starts the member's tasks on this loop. Errors as one line for a person: VERSION another
+ * format, INVALID nodes that are not one pool, FULL no member slot, and those of fabric_connect_co. */
+PANDO_MUST_CHECK enum pando_status pool_join_co(struct fabric *fabric,
+                                                const struct pool_options *options,
+                                                struct pool **out, char *error, size_t error_bytes);
+
+/* Gives everything back and ends the member's tasks; all sessions are closed. On the loop that joined. */
+void pool_leave_co(struct pool *pool);
+
+/* Any thread. */
+struct fabric_identity pool_identity(const struct pool *pool);
+uint64_t pool_id(const struct pool *pool);
+uint16_t pool_nodes(const struct pool *pool);
+uint64_t pool_lease_ns(const struct pool *pool);
+uint64_t pool_grace_ns(const struct pool *pool); /* freed memory is not reused before (R22) */
+struct fabric *pool_fabric(const struct pool *pool);
+
+/* False from the moment the member may have been declared dead; by its own clock (R13). */
+bool pool_lease_valid(const struct pool *pool);
+
+/* True for good once it is known to have been. */
+bool pool_fenced(const struct pool *pool);
+
+/* Where a memory node's things are: its superblock as read when joining. */
+const struct pool_superblock *pool_superblock(const struct pool *pool, uint16_t node);
+
+/* ---- sessions -------------------------------------------------------------------------------------- */
+
+PANDO_MUST_CHECK enum pando_status pool_session_open_co(struct pool *pool,
+                                                        struct pool_session **out);
+void pool_session_close_co(struct pool_session *session);
+
+struct pool *pool_session_pool(const struct pool_session *session);
+struct fabric_endpoint *pool_endpoint(struct pool_session *session, uint16_t node);
+
+/* A list on the node that an address names; reconnects a broken endpoint first, in bounded time. */
+PANDO_MUST_CHECK enum pando_status pool_submit_co(struct pool_session *session, uint16_t node,
+                                                  struct fabric_op *ops, uint32_t count);
+
+/* Connects a broken endpoint again: OK, FENCED, or why not. OK at once if it is not broken. */
+PANDO_MUST_CHECK enum pando_status pool_reconnect_co(struct pool_session *session, uint16_t node);
+
+/* Sums over the session's endpoints, by kind of target. */
+void pool_session_counters(const struct pool_session *session,
+                           struct fabric_counters out[FABRIC_TARGETS]);
+
+/* ---- locks (R9 to R12) --------------------------------------------------------------------------------- */
+
+struct pool_lock {
+    fabric_address address;
+    uint64_t word; /* what it holds while it is ours; unique for ever */
+};
+
+/* Where lock `index` of a node is. */
+fabric_address pool_lock_address(const struct pool *pool, uint16_t node, uint32_t index);
+
+/* The lock that protects an object: on the object's node, never the directory's. */
+fabric_address pool_lock_for(const struct pool *pool, fabric_address object);
+
+/* A word nobody used before. Any thread. */
+uint64_t pool_lock_new_word(struct pool *pool);
+
+/* Takes the lock by CAS, backing off between tries. TIMEOUT after ten leases. */
+PANDO_MUST_CHECK enum pando_status pool_lock_co(struct pool_session *session,
+                                                fabric_address address, struct pool_lock *out);
+PANDO_MUST_CHECK enum pando_status pool_unlock_co(struct pool_session *session,
+                                                  const struct pool_lock *lock);
+
+/* What to do after a CAS found the lock held by `word` (0: the CAS itself failed), for those who take
+ * locks in lists of their own: sleeps a growing, random while. A dead owner is recovered by the monitors;
+ * a word whose owner is no member any more is taken away here. TIMEOUT: ten leases have passed. */
+struct pool_backoff {
+    unsigned tries; /* all zero to begin with */
+    uint64_t deadline_ns;
+};
+PANDO_MUST_CHECK enum pando_status pool_lock_backoff_co(struct pool_session *session,
+                                                        fabric_address lock, uint64_t word,
+                                                        struct pool_backoff *backoff);
+
+/* R11. A list that ended in releasing this lock failed with BROKEN: reconnects (which fences the old
+ * session) and looks. *applied says whether it was; if not, the lock is still ours and the list may be
+ * sent again. UNKNOWN or FENCED: it can no longer be said, or we are no longer we. */
+PANDO_MUST_CHECK enum pando_status pool_resolve_co(struct pool_session *session,
+                                                   const struct pool_lock *lock, bool *applied);
+
+/* ---- intents (R18) ---------------------------------------------------------------------------------------- */
+
+/* A slot for an intent, on the same node as what it protects. Slots are bounded: suspends until one is
+ * free. The slot's header word is 0. */
+enum { POOL_INTENT_BYTES = 16 * 1024 };
+PANDO_MUST_CHECK enum pando_status pool_intent_take_co(struct pool_session *session, uint16_t node,
+                                                       fabric_address *slot);
+
+/* Its header word is 0 again. */
+void pool_intent_give(struct pool_session *session, fabric_address slot);
+
+/* ---- memory -------------------------------------------------------------------------------------------------- */
+
+/* A block of that size (a multiple of 64, up to a chunk) on a node, or on any node in turn
+ * (POOL_ANY_NODE). Mostly without a message. Its contents are undefined but for its header; its next
+ * version is block->version + 1. FULL: no memory on that node, or on none. */
+enum { POOL_ANY_NODE = 0xffff };
+PANDO_MUST_CHECK enum pando_status pool_alloc_co(struct pool_session *session, uint16_t node,
+                                                 uint32_t block_bytes, struct pool_block *block);
+
+/* Gives a block back; it is used again after the grace period. Its tenure word is written unless the
+ * caller has done so (FREE, held by this member). block->version is the last version it had. */
+PANDO_MUST_CHECK enum pando_status pool_free_co(struct pool_session *session,
+                                                const struct pool_block *block,
+                                                uint32_t block_bytes, bool tenure_written);
+
+/* ---- tables ----------------------------------------------------------------------------------------------------- */
+
+struct pool_table_options {
+    const char *name;
+    const char *engine;
+    uint32_t key_max;
+    uint32_t value_inline;
+    uint64_t root;
+    uint64_t words[POOL_ENGINE_WORDS];
+};
+
+/* EXISTS: the name is taken. FULL: the directory is. INVALID: empty or too long a name. */
+PANDO_MUST_CHECK enum pando_status pool_table_create_co(struct pool_session *session,
+                                                        const struct pool_table_options *options,
+                                                        unsigned *slot, struct pool_entry *out);
+PANDO_MUST_CHECK enum pando_status pool_table_open_co(struct pool_session *session,
+                                                      const char *name, unsigned *slot,
+                                                      struct pool_entry *out);
+
+/* Removes the name. What the table held is the engine's to free before. */
+PANDO_MUST_CHECK enum pando_status pool_table_drop_co(struct pool_session *session,
+                                                      const char *name);
+
+/* All live entries, up to POOL_TABLES. */
+PANDO_MUST_CHECK enum pando_status pool_table_list_co(struct pool_session *session,
+                                                      struct pool_entry *out, unsigned *count);
+
+PANDO_MUST_CHECK enum pando_status pool_root_read_co(struct pool_session *session, unsigned slot,
+                                                     uint64_t *root);
+
+/* STALE: it was something else; *found says what. */
+PANDO_MUST_CHECK enum pando_status pool_root_swap_co(struct pool_session *session, unsigned slot,
+                                                     uint64_t expected, uint64_t desired,
+                                                     uint64_t *found);
+
+/* ---- members and statistics -------------------------------------------------------------------------------------- */
+
+struct pool_member {
+    uint16_t member;
+    struct pool_heartbeat beat;
+    struct pool_record record;
+};
+
+/* All slots that are not free, up to `capacity`. */
+PANDO_MUST_CHECK enum pando_status pool_members_co(struct pool_session *session,
+                                                   struct pool_member *out, unsigned capacity,
+                                                   unsigned *count);
+
+/* Declares a member dead and recovers it; the monitor does that by itself. NOT_FOUND: it is not there
+ * in that incarnation. BROKEN, UNSUPPORTED: it cannot be fenced, so nothing was taken over. */
+PANDO_MUST_CHECK enum pando_status pool_recover_co(struct pool_session *session,
+                                                   struct fabric_identity dead);
+
+PANDO_MUST_CHECK enum pando_status pool_node_stats_co(struct pool_session *session, uint16_t node,
+                                                      struct pool_node_stats *out);
+
+/* Recoveries this process has done since it joined. */
+uint64_t pool_recoveries(const struct pool *pool);
+
+#endif

@@ -1,0 +1,177 @@
+/*
+ * pool_fmt.h - what lies in a memory node's window. All integers little endian, words aligned to 8.
+ *
+ *   where               what
+ *   first               superblock, 4 KiB (first = fabric_window_first)
+ *   + 4 KiB             heartbeats: 1,024 words, one per member            (used on node 0)
+ *   + 12 KiB            member records: 1,024 x 192 bytes                  (used on node 0)
+ *   + 204 KiB           table directory: 128 x 256 bytes                   (used on node 0)
+ *   + 236 KiB           chunk table: one 16-byte entry per chunk
+ *   heap_offset         chunks of 8 MiB
+ *   device + 0          lock table: 32,768 words (on-chip memory where there is some)
+ *
+ * superblock
+ *    0  8  magic          8  4  format version     12  2  node         14  2  zero
+ *   16  8  pool id: random on node 0, on others 0 until the first client joins them to a pool
+ *   24  8  memory nodes in the pool: 0 until the first client says (node 0 only)
+ *   32  8  heap offset   40  8  chunks             48  8  lock words
+ *   56  8  starts: times a memory node opened it
+ *   64  8  lock table's life: changes when the lock table was lost, as on-chip memory is
+ *   72  8  barrier: the node's own atomics, after which its CPU sees every WRITE that has completed
+ *
+ * heartbeat word: state 8, incarnation 16, counter 40 (from the high end)
+ *   0 free, 1 joining, 2 alive, 3 fenced: being recovered; the recoverer counts on
+ *
+ * member record
+ *    0  8  lease, ns      8  2  node id of its window   10  6  zero
+ *   16 64  name (host and process), NUL-terminated
+ *   80 96  location of its window, NUL-terminated     176 16  zero
+ *
+ * directory entry
+ *    0  8  state: 0 free, 1 live      8  8  root: an address, changed by CAS
+ *   16  8  table id (never reused)    24  4  largest key      28  4  inline value bytes
+ *   32 64  name, NUL-terminated       96 16  engine, NUL-terminated   112 144  the engine's own words
+ *
+ * chunk table entry
+ *    0  8  kind 8, block bytes / 64 24, owner's member 16, owner's incarnation 16 (from the high end)
+ *          kinds: 0 free, 1 blocks, 2 intents
+ *    8  8  version floor: no block here ever had a version as high
+ *
+ * lock word: 0 free; else member 16, incarnation 16, acquisition 32 (from the high end)
+ */
+#ifndef POOL_POOL_FMT_H
+#define POOL_POOL_FMT_H
+
+#include <stdint.h>
+
+#include "fabric/fabric.h"
+
+#define POOL_MAGIC 0x314c4f4f50444e50u /* "PNDPOOL1" */
+
+enum {
+    POOL_VERSION = 1,
+    POOL_MEMBERS = FABRIC_MEMBERS_MAX,
+    POOL_TABLES = 128,
+    POOL_CHUNK_BYTES = 8 * 1024 * 1024,
+    POOL_LOCKS = 32768,
+    POOL_LOCK_DIRECTORY = 0, /* the lock word that protects the directory on node 0 */
+    POOL_NAME_MAX = 64,
+
+    POOL_HEARTBEATS = 4096, /* offsets from the first byte of the users */
+    POOL_RECORDS = POOL_HEARTBEATS + POOL_MEMBERS * 8,
+    POOL_RECORD_BYTES = 192,
+    POOL_DIRECTORY = POOL_RECORDS + POOL_MEMBERS * POOL_RECORD_BYTES,
+    POOL_ENTRY_BYTES = 256,
+    POOL_CHUNK_TABLE = POOL_DIRECTORY + POOL_TABLES * POOL_ENTRY_BYTES,
+    POOL_CHUNK_ENTRY_BYTES = 16,
+};
+_Static_assert(POOL_CHUNK_TABLE == 236 * 1024, "the table above");
+
+struct pool_superblock {
+    uint64_t magic;
+    uint32_t version;
+    uint16_t node;
+    uint16_t zero;
+    uint64_t pool_id;
+    uint64_t nodes;
+    uint64_t heap_offset;
+    uint64_t chunks;
+    uint64_t locks;
+    uint64_t starts;
+    uint64_t locks_life;
+    uint64_t barrier;
+};
+_Static_assert(sizeof(struct pool_superblock) == 80, "format");
+
+struct pool_record {
+    uint64_t lease_ns;
+    uint16_t node;
+    uint8_t zero[6];
+    char name[POOL_NAME_MAX];
+    char location[FABRIC_LOCATION_MAX];
+    uint8_t reserved[16];
+};
+_Static_assert(sizeof(struct pool_record) == POOL_RECORD_BYTES, "format");
+
+enum { POOL_ENGINE_WORDS = 18, POOL_ENGINE_NAME_MAX = 16 };
+
+struct pool_entry {
+    uint64_t state;
+    uint64_t root;
+    uint64_t table;
+    uint32_t key_max;
+    uint32_t value_inline;
+    char name[POOL_NAME_MAX];
+    char engine[POOL_ENGINE_NAME_MAX];
+    uint64_t words[POOL_ENGINE_WORDS];
+};
+_Static_assert(sizeof(struct pool_entry) == POOL_ENTRY_BYTES, "format");
+
+enum pool_entry_state { POOL_ENTRY_FREE, POOL_ENTRY_LIVE };
+
+/* ---- heartbeats ---------------------------------------------------------------------------------- */
+
+enum pool_member_state { POOL_FREE, POOL_JOINING, POOL_ALIVE, POOL_FENCED };
+
+struct pool_heartbeat {
+    enum pool_member_state state;
+    uint16_t incarnation;
+    uint64_t counter;
+};
+
+static inline uint64_t pool_heartbeat_pack(struct pool_heartbeat beat)
+{
+    return (uint64_t)beat.state << 56 | (uint64_t)beat.incarnation << 40 |
+           (beat.counter & (((uint64_t)1 << 40) - 1));
+}
+
+static inline struct pool_heartbeat pool_heartbeat_unpack(uint64_t word)
+{
+    return (struct pool_heartbeat){
+        .state = (enum pool_member_state)(word >> 56),
+        .incarnation = (uint16_t)(word >> 40),
+        .counter = word & (((uint64_t)1 << 40) - 1),
+    };
+}
+
+/* ---- locks ----------------------------------------------------------------------------------------- */
+
+static inline uint64_t pool_lock_word(struct fabric_identity owner, uint32_t acquisition)
+{
+    return (uint64_t)owner.member << 48 | (uint64_t)owner.incarnation << 32 | acquisition;
+}
+
+static inline struct fabric_identity pool_lock_owner(uint64_t word)
+{
+    return (struct fabric_identity){.member = (uint16_t)(word >> 48),
+                                    .incarnation = (uint16_t)(word >> 32)};
+}
+
+/* ---- chunks ----------------------------------------------------------------------------------------- */
+
+enum pool_chunk_kind { POOL_CHUNK_FREE, POOL_CHUNK_BLOCKS, POOL_CHUNK_INTENTS };
+
+struct pool_chunk {
+    enum pool_chunk_kind kind;
+    uint32_t block_bytes; /* a multiple of 64 */
+    struct fabric_identity owner;
+    uint64_t version_floor;
+};
+
+static inline uint64_t pool_chunk_pack(const struct pool_chunk *chunk)
+{
+    return (uint64_t)chunk->kind << 56 | (uint64_t)(chunk->block_bytes / 64) << 32 |
+           (uint64_t)chunk->owner.member << 16 | chunk->owner.incarnation;
+}
+
+static inline struct pool_chunk pool_chunk_unpack(uint64_t word, uint64_t version_floor)
+{
+    return (struct pool_chunk){
+        .kind = (enum pool_chunk_kind)(word >> 56),
+        .block_bytes = (uint32_t)(word >> 32 & 0xffffff) * 64,
+        .owner = {.member = (uint16_t)(word >> 16), .incarnation = (uint16_t)word},
+        .version_floor = version_floor,
+    };
+}
+
+#endif

@@ -1,0 +1,90 @@
+/*
+ * pool_int.h - what the files of the client's side of the pool share.
+ */
+#ifndef POOL_POOL_INT_H
+#define POOL_POOL_INT_H
+
+#include <stdatomic.h>
+
+#include "base/list.h"
+#include "pool/pool.h"
+
+struct pool {
+    struct fabric *fabric;
+    uint16_t nodes;
+    uint64_t id;
+    uint64_t first; /* of every window */
+    struct pool_superblock supers[POOL_NODES_MAX];
+    struct fabric_identity identity;
+    uint64_t lease_ns, drift_ppm;
+    bool no_recovery;
+    _Atomic uint64_t lease_until_ns;
+    atomic_bool fenced;
+    atomic_uint acquisitions;
+    _Atomic uint64_t recoveries;
+
+    /* On the loop that joined. */
+    struct pool_session *own; /* the member tasks' session */
+    uint64_t beat;            /* the heartbeat word as last written */
+    bool leaving;
+    unsigned tasks;
+    struct rt_waitq wake; /* ends the member tasks' sleep when leaving */
+
+    struct rt_latch latch; /* sessions, idle allocators */
+    struct list sessions;
+    struct list idle_allocators;
+};
+
+struct allocator;
+
+enum { INTENT_SLOTS = POOL_CHUNK_BYTES / POOL_INTENT_BYTES };
+
+/* Intent slots of a session on one node; the chunk comes with the first use. */
+struct intent_slots {
+    fabric_address chunk;
+    uint32_t free_count;
+    uint32_t *free_slots;
+    bool fetching;
+    struct rt_waitq waiting;
+};
+
+struct pool_session {
+    struct pool *pool;
+    struct list link;
+    struct rt_loop *loop;
+    struct fabric_endpoint **endpoints;
+    bool *reconnecting;
+    struct allocator *allocator;
+    struct intent_slots *intents;
+    _Atomic uint64_t ticked_ns; /* the loop was seen turning */
+    bool closing;
+    bool ticker_done;
+    struct rt_waitq wake;
+};
+
+/* pool.c */
+enum pando_status pool_word_read_co(struct pool_session *session, fabric_address address,
+                                    uint64_t *out);
+enum pando_status pool_word_cas_co(struct pool_session *session, fabric_address address,
+                                   uint64_t expected, uint64_t desired, uint64_t *old);
+void pool_set_fenced(struct pool *pool);
+
+/* members.c */
+fabric_address pool_heartbeat_address(const struct pool *pool, uint16_t member);
+enum pando_status pool_member_join_co(struct pool *pool, struct fabric_endpoint *endpoint,
+                                      const char *name);
+enum pando_status pool_member_start(struct pool *pool);
+void pool_member_leave_co(struct pool *pool);
+void pool_session_ticker_task(void *arg);
+
+/* alloc.c */
+struct allocator *allocator_create(uint16_t nodes);
+void allocator_destroy(struct allocator *allocator);
+struct list *allocator_link(struct allocator *allocator);
+struct allocator *allocator_of_link(struct list *link);
+
+/* intents.c */
+enum pando_status intent_slots_init(struct pool_session *session);
+void intent_slots_fini(struct pool_session *session);
+
+#endif

@@ -1,0 +1,316 @@
+/*
+ * recover.c - taking over from a dead member (R14).
+ *
+ *   1  its heartbeat: alive (or joining) to fenced, by CAS
+ *   2  fenced at every memory node and at every living member's window
+ *   3  its intents whose home lock it still holds are redone
+ *   4  its locks are released
+ *   5  its memory is swept
+ *   6  its slot is freed
+ *
+ * Each step can be done twice, and a recoverer that dies is replaced: the word of step 1 counts on while
+ * somebody works on it, and a word that stands still is taken over by the next. After step 2 nothing of
+ * the dead one arrives any more, so what the later steps read does not change under them but by us.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "pool/intent.h"
+#include "pool/pool_int.h"
+
+enum { PIECE_BYTES = 64 * 1024, HEADERS_PER_LIST = 128 };
+
+struct recovery {
+    struct pool_session *session;
+    struct pool *pool;
+    struct fabric_identity dead;
+    uint64_t word; /* the heartbeat word as we last wrote it */
+    uint8_t *buffer; /* PIECE_BYTES */
+    struct intent *intent;
+};
+
+static bool not_later(struct fabric_identity one, struct fabric_identity than)
+{
+    return one.member == than.member &&
+           (int16_t)(uint16_t)(one.incarnation - than.incarnation) <= 0;
+}
+
+/* ---- 1: claiming it ------------------------------------------------------------------------------------------- */
+
+static enum pando_status claim_co(struct recovery *recovery)
+{
+    fabric_address at = pool_heartbeat_address(recovery->pool, recovery->dead.member);
+    uint64_t found, old;
+    enum pando_status status = pool_word_read_co(recovery->session, at, &found);
+    if (status != PANDO_OK)
+        return status;
+    struct pool_heartbeat beat = pool_heartbeat_unpack(found);
+    if (beat.state == POOL_FREE || beat.incarnation != recovery->dead.incarnation)
+        return PANDO_NOT_FOUND;
+    beat.state = POOL_FENCED;
+    beat.counter++;
+    recovery->word = pool_heartbeat_pack(beat);
+    status = pool_word_cas_co(recovery->session, at, found, recovery->word, &old);
+    if (status == PANDO_OK && old != found)
+        return PANDO_NOT_FOUND; /* it lives after all, or another recovers it */
+    return status;
+}
+
+/* Shows that we are at it, and finds out whether somebody took it from us. */
+static enum pando_status count_on_co(struct recovery *recovery, enum pool_member_state state)
+{
+    struct pool_heartbeat beat = pool_heartbeat_unpack(recovery->word);
+    uint64_t old;
+
+    beat.state = state;
+    beat.counter++;
+    uint64_t word = pool_heartbeat_pack(beat);
+    enum pando_status status =
+        pool_word_cas_co(recovery->session,
+                         pool_heartbeat_address(recovery->pool, recovery->dead.member),
+                         recovery->word, word, &old);
+    if (status == PANDO_OK && old != recovery->word)
+        return PANDO_NOT_FOUND;
+    recovery->word = word;
+    return status;
+}
+
+/* ---- 2: fencing ------------------------------------------------------------------------------------------------ */
+
+static enum pando_status fence_member_window_co(struct recovery *recovery,
+                                                const struct pool_member *member)
+{
+    struct fabric_endpoint *endpoint;
+    struct fabric *fabric = recovery->pool->fabric;
+    enum pando_status status = fabric_add_peer(fabric, member->record.node, FABRIC_COMPUTE,
+                                               member->record.location);
+    if (status == PANDO_OK)
+        status = fabric_connect_co(fabric, member->record.node, &endpoint);
+    if (status != PANDO_OK)
+        return status;
+    status = fabric_fence_co(endpoint, recovery->dead);
+    fabric_disconnect_co(endpoint);
+    return status;
+}
+
+static enum pando_status fence_windows_co(struct recovery *recovery)
+{
+    unsigned count;
+    struct pool_member *members = malloc(POOL_MEMBERS * sizeof(*members));
+    if (members == NULL)
+        return PANDO_NO_MEMORY;
+    enum pando_status status =
+        pool_members_co(recovery->session, members, POOL_MEMBERS, &count);
+    for (unsigned i = 0; i < count && status == PANDO_OK; i++) {
+        const struct pool_member *member = &members[i];
+        if (member->beat.state != POOL_ALIVE || member->record.location[0] == '\0' ||
+            member->member == recovery->dead.member ||
+            member->member == recovery->pool->identity.member)
+            continue;
+        /* One that lives but does not answer: wait for it, or for its own end. */
+        status = fence_member_window_co(recovery, member);
+    }
+    free(members);
+    return status;
+}
+
+static enum pando_status fence_co(struct recovery *recovery)
+{
+    enum pando_status status = PANDO_OK;
+    for (uint16_t node = 0; node < recovery->pool->nodes && status == PANDO_OK; node++) {
+        status = pool_reconnect_co(recovery->session, node);
+        if (status == PANDO_OK)
+            status = fabric_fence_co(pool_endpoint(recovery->session, node), recovery->dead);
+    }
+    return status == PANDO_OK ? fence_windows_co(recovery) : status;
+}
+
+/* ---- 3: intents ------------------------------------------------------------------------------------------------- */
+
+static enum pando_status write_co(struct recovery *recovery, fabric_address address,
+                                  const void *bytes, uint32_t size)
+{
+    struct fabric_op write = fabric_write(fabric_address_offset(address), bytes, size);
+    return pool_submit_co(recovery->session, fabric_address_node(address), &write, 1);
+}
+
+/* Images first, each completed; then the intent; then the locks, its home last. */
+static enum pando_status redo_co(struct recovery *recovery, fabric_address slot)
+{
+    const struct intent *intent = recovery->intent;
+    uint64_t old, zero = 0;
+    enum pando_status status = PANDO_OK;
+
+    for (uint32_t i = 0; i < intent->image_count && status == PANDO_OK; i++)
+        status = write_co(recovery, intent->images[i].address, intent->images[i].bytes.data,
+                          (uint32_t)intent->images[i].bytes.size);
+    for (uint32_t i = 0; i < intent->lock_count && status == PANDO_OK; i++)
+        status = pool_word_cas_co(recovery->session, intent->locks[i].address,
+                                  intent->locks[i].word, 0, &old);
+    if (status == PANDO_OK)
+        status = write_co(recovery, slot, &zero, sizeof(zero));
+    if (status == PANDO_OK)
+        status = pool_word_cas_co(recovery->session, intent->home.address, intent->home.word, 0,
+                                  &old);
+    return status;
+}
+
+static enum pando_status redo_slot_co(struct recovery *recovery, fabric_address slot,
+                                      uint32_t slot_bytes)
+{
+    uint64_t home;
+    struct fabric_op read =
+        fabric_read(fabric_address_offset(slot), recovery->buffer, slot_bytes);
+    enum pando_status status =
+        pool_submit_co(recovery->session, fabric_address_node(slot), &read, 1);
+    if (status != PANDO_OK ||
+        !intent_read(recovery->intent, recovery->pool->id, slot, recovery->buffer, slot_bytes))
+        return status; /* torn: nothing behind it was written */
+    if (!not_later(pool_lock_owner(recovery->intent->home.word), recovery->dead))
+        return PANDO_OK;
+    status = pool_word_read_co(recovery->session, recovery->intent->home.address, &home);
+    if (status != PANDO_OK || home != recovery->intent->home.word)
+        return status; /* released: all of it was done */
+    return redo_co(recovery, slot);
+}
+
+static enum pando_status redo_chunk_co(struct recovery *recovery, fabric_address chunk,
+                                       uint32_t slot_bytes)
+{
+    uint32_t slots = POOL_CHUNK_BYTES / slot_bytes;
+    struct fabric_op reads[HEADERS_PER_LIST];
+    uint64_t headers[HEADERS_PER_LIST];
+
+    for (uint32_t from = 0; from < slots; from += HEADERS_PER_LIST) {
+        uint32_t count = slots - from < HEADERS_PER_LIST ? slots - from : HEADERS_PER_LIST;
+        for (uint32_t i = 0; i < count; i++)
+            reads[i] = fabric_read(fabric_address_offset(chunk) + (uint64_t)(from + i) * slot_bytes,
+                                   &headers[i], sizeof(headers[i]));
+        enum pando_status status =
+            pool_submit_co(recovery->session, fabric_address_node(chunk), reads, count);
+        for (uint32_t i = 0; i < count && status == PANDO_OK; i++) {
+            if (headers[i] != 0)
+                status = redo_slot_co(recovery, chunk + (uint64_t)(from + i) * slot_bytes,
+                                      slot_bytes);
+        }
+        if (status != PANDO_OK)
+            return status;
+    }
+    return PANDO_OK;
+}
+
+static enum pando_status redo_node_co(struct recovery *recovery, uint16_t node)
+{
+    const struct pool_superblock *super = &recovery->pool->supers[node];
+    enum { ENTRIES = 1024 };
+    uint64_t *entries = malloc(ENTRIES * POOL_CHUNK_ENTRY_BYTES);
+    enum pando_status status = entries == NULL ? PANDO_NO_MEMORY : PANDO_OK;
+
+    for (uint64_t from = 0; from < super->chunks && status == PANDO_OK; from += ENTRIES) {
+        uint64_t count = super->chunks - from < ENTRIES ? super->chunks - from : ENTRIES;
+        uint64_t table = recovery->pool->first + POOL_CHUNK_TABLE;
+        struct fabric_op read = fabric_read(table + from * POOL_CHUNK_ENTRY_BYTES, entries,
+                                            (uint32_t)(count * POOL_CHUNK_ENTRY_BYTES));
+        status = pool_submit_co(recovery->session, node, &read, 1);
+        for (uint64_t i = 0; i < count && status == PANDO_OK; i++) {
+            struct pool_chunk chunk = pool_chunk_unpack(entries[2 * i], entries[2 * i + 1]);
+            if (chunk.kind != POOL_CHUNK_INTENTS || !not_later(chunk.owner, recovery->dead) ||
+                chunk.block_bytes == 0 || chunk.block_bytes > PIECE_BYTES)
+                continue;
+            uint64_t offset = super->heap_offset + (from + i) * POOL_CHUNK_BYTES;
+            status = redo_chunk_co(recovery, fabric_address_make(node, offset), chunk.block_bytes);
+        }
+    }
+    free(entries);
+    return status;
+}
+
+/* ---- 4: locks --------------------------------------------------------------------------------------------------- */
+
+static enum pando_status release_locks_co(struct recovery *recovery, uint16_t node)
+{
+    struct pool *pool = recovery->pool;
+    uint64_t *words = (uint64_t *)recovery->buffer;
+    enum { WORDS = PIECE_BYTES / 8 };
+    enum pando_status status = PANDO_OK;
+
+    for (uint64_t from = 0; from < pool->supers[node].locks && status == PANDO_OK; from += WORDS) {
+        uint64_t left = pool->supers[node].locks - from;
+        uint64_t count = left < WORDS ? left : WORDS;
+        fabric_address at = pool_lock_address(pool, node, (uint32_t)from);
+        struct fabric_op read =
+            fabric_read(fabric_address_offset(at), words, (uint32_t)(count * 8));
+        status = pool_submit_co(recovery->session, node, &read, 1);
+        for (uint64_t i = 0; i < count && status == PANDO_OK; i++) {
+            uint64_t old;
+            if (words[i] != 0 && not_later(pool_lock_owner(words[i]), recovery->dead))
+                status = pool_word_cas_co(recovery->session, at + i * 8, words[i], 0, &old);
+        }
+    }
+    return status;
+}
+
+/* ---- 5: memory -------------------------------------------------------------------------------------------------- */
+
+static enum pando_status sweep_co(struct recovery *recovery, uint16_t node)
+{
+    struct pool_sweep_request request = {.member = recovery->dead.member,
+                                         .incarnation = recovery->dead.incarnation};
+    enum pando_status status = pool_reconnect_co(recovery->session, node);
+    if (status != PANDO_OK)
+        return status;
+    return fabric_call_co(pool_endpoint(recovery->session, node), POOL_SWEEP,
+                          slice_of(&request, sizeof(request)), NULL, 0, NULL);
+}
+
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
+
+typedef enum pando_status (*node_step)(struct recovery *recovery, uint16_t node);
+
+static enum pando_status every_node_co(struct recovery *recovery, node_step step)
+{
+    enum pando_status status = PANDO_OK;
+    for (uint16_t node = 0; node < recovery->pool->nodes && status == PANDO_OK; node++) {
+        status = step(recovery, node);
+        if (status == PANDO_OK)
+            status = count_on_co(recovery, POOL_FENCED);
+    }
+    return status;
+}
+
+static enum pando_status recover_steps_co(struct recovery *recovery)
+{
+    enum pando_status status = fence_co(recovery);
+    if (status == PANDO_OK)
+        status = count_on_co(recovery, POOL_FENCED);
+    if (status == PANDO_OK)
+        status = every_node_co(recovery, redo_node_co);
+    if (status == PANDO_OK)
+        status = every_node_co(recovery, release_locks_co);
+    if (status == PANDO_OK)
+        status = every_node_co(recovery, sweep_co);
+    if (status == PANDO_OK)
+        status = count_on_co(recovery, POOL_FREE);
+    return status;
+}
+
+enum pando_status pool_recover_co(struct pool_session *session, struct fabric_identity dead)
+{
+    struct recovery recovery = {.session = session, .pool = session->pool, .dead = dead};
+    enum pando_status status = claim_co(&recovery);
+    if (status != PANDO_OK)
+        return status;
+    log_info("recovering a dead member", log_u64("member", dead.member),
+             log_u64("incarnation", dead.incarnation));
+    recovery.buffer = malloc(PIECE_BYTES);
+    recovery.intent = malloc(sizeof(*recovery.intent));
+    status = recovery.buffer == NULL || recovery.intent == NULL ? PANDO_NO_MEMORY
+                                                                : recover_steps_co(&recovery);
+    free(recovery.buffer);
+    free(recovery.intent);
+    if (status == PANDO_OK)
+        atomic_fetch_add(&session->pool->recoveries, 1);
+    return status;
+}

@@ -1,0 +1,62 @@
+/*
+ * env.h - the world behind a pool's URI: which fabric, where its memory nodes are, and which
+ * threads of which compute nodes run the caller's work.
+ *
+ *   embedded:SIZE                              one process, memory of its own
+ *   shm:NAME[,NAME...]                         memory nodes on this machine, by name or path
+ *   tcp:host:port[,host:port...]               the i-th is node i
+ *   sim:nic=cx5,compute=8,memory=8,seed=1,...  a simulated cluster, all of it inside this process
+ *
+ * Real or simulated, work is a function that runs as the first task of every thread of every
+ * compute node; on a real pool this process is the only compute node.
+ */
+#ifndef STORE_ENV_H
+#define STORE_ENV_H
+
+#include "fabric/fabric.h"
+
+struct env;
+
+struct env_options {
+    const char *uri;
+    const char *secret_file; /* tcp */
+    bool tls;
+    const char *tls_ca, *tls_cert, *tls_key;
+    uint64_t window_bytes; /* of each compute node; 0: none */
+};
+
+/* Opens what the URI names; memory nodes of embedded and simulated pools are started here. Errors
+ * as one line for a person. Not from a task. */
+PANDO_MUST_CHECK enum pando_status env_open(const struct env_options *options, struct env **out,
+                                            char *error, size_t error_bytes);
+void env_close(struct env *env);
+
+unsigned env_memory_nodes(const struct env *env);  /* their ids are 0 .. n-1 */
+unsigned env_compute_nodes(const struct env *env); /* in this process */
+bool env_simulated(const struct env *env);
+const char *env_kind(const struct env *env); /* "embedded", "shm", "tcp", "sim" */
+
+/* Where a memory node is, as the URI says it: "demo", "10.0.0.1:7000"; "this process" for one that
+ * runs in here. Lives as long as the env. */
+const char *env_memory_place(const struct env *env, unsigned node);
+
+/* One thread's part in a run. */
+struct env_place {
+    struct env *env;
+    struct fabric *fabric;
+    unsigned compute_node; /* 0 .. env_compute_nodes-1 */
+    unsigned thread;       /* 0 .. threads-1 */
+};
+
+typedef void (*env_fn)(void *context, const struct env_place *place);
+
+/* Runs fn(context, place) as a task on `threads` loops of every compute node and returns when all
+ * tasks they started have ended. The first run of a simulated pool decides how many threads its
+ * compute nodes have: a later one may use fewer, and gets TOO_LARGE for more. Not from a task. */
+PANDO_MUST_CHECK enum pando_status env_run(struct env *env, unsigned threads, env_fn fn,
+                                           void *context);
+
+/* Virtual time spent in runs so far; 0 on a real pool. */
+uint64_t env_virtual_ns(const struct env *env);
+
+#endif
