@@ -1,7 +1,7 @@
 /*
- * assert.h - pando_assert is always on and must be cheap; pando_dassert is on in debug builds and may
- * be as dear as it likes. Neither is for bytes from outside (remote memory, sockets, files): those
- * are validated and answered with a status.
+ * assert.h - pando_assert is always on and must be cheap; pando_dassert is on in debug builds and
+ * may be as dear as it likes. Neither is for bytes from outside (remote memory, sockets, files):
+ * those are validated and answered with a status.
  */
 #ifndef BASE_ASSERT_H
 #define BASE_ASSERT_H

@@ -1,9 +1,10 @@
 /*
  * heap.h - an intrusive min-heap of timed things that can be removed from the middle.
  *
- * Ordered by (key, order): order breaks ties, so that equal keys leave in the order their owner chose.
- * The array is 4-ary and carries the keys itself, so that a sift touches few cache lines. A node is in
- * at most one heap; its memory belongs to the caller and must stay until it is popped or removed.
+ * Ordered by (key, order): order breaks ties, so that equal keys leave in the order their owner
+ * chose. The array is 4-ary and carries the keys itself, so that a sift touches few cache lines. A
+ * node is in at most one heap; its memory belongs to the caller and must stay until it is popped or
+ * removed.
  */
 #ifndef BASE_HEAP_H
 #define BASE_HEAP_H

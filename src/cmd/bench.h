@@ -11,7 +11,7 @@
 enum {
     BENCH_DEPTH_MAX = FABRIC_OUTSTANDING_MAX,
     BENCH_THREADS_MAX = 64,
-    BENCH_ROUNDS_MAX = 16,
+    BENCH_ROUNDS_MAX = 64,
     BENCH_ERROR_BYTES = 512,
 };
 
@@ -49,6 +49,7 @@ struct bench_raw;
 struct bench_spec {
     enum fabric_kind kind;
     uint32_t size;
+    unsigned list; /* operations of a list */
     unsigned depth, threads;
     uint64_t duration_ns; /* of all rounds together */
     unsigned rounds;
@@ -60,11 +61,13 @@ struct bench_spec {
 /* On a simulated pool rates and latencies are virtual. */
 struct bench_result {
     uint64_t operations;
-    double rate;     /* per second, over all threads: the median of the rounds */
+    /* Operations per second over all threads, in one of ten rounds better: whatever else the
+     * machine does only takes away, from the pool and from what it is compared with. */
+    double rate;
     double raw_rate; /* 0 without raw */
     uint64_t span_bytes;
     double real_seconds;             /* of the whole measurement */
-    struct histogram latency_ns;     /* a sample of them */
+    struct histogram latency_ns;     /* of lists; a sample of them */
     struct histogram raw_latency_ns; /* at depth 1 of an echo; empty otherwise */
     char error[BENCH_ERROR_BYTES];
 };
@@ -79,6 +82,18 @@ bool bench_measure(struct env *env, const struct bench_spec *spec, struct bench_
 struct bench_raw *bench_raw_open(const struct env *env, const struct bench_spec *spec,
                                  uint64_t embedded_bytes, char *error, size_t error_bytes);
 void bench_raw_close(struct bench_raw *raw);
+
+/* Where the operations of a lane leave what they read, aligned; the size of all of them together.
+ */
+static inline size_t bench_buffer_stride(const struct bench_spec *spec)
+{
+    return ((size_t)spec->size + 63) & ~(size_t)63;
+}
+
+static inline size_t bench_buffers_bytes(const struct bench_spec *spec)
+{
+    return bench_buffer_stride(spec) * spec->list * spec->depth;
+}
 
 /* "memcpy" or "echo". */
 const char *bench_raw_name(const struct bench_raw *raw);

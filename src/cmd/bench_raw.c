@@ -83,25 +83,28 @@ static struct bench_slice memcpy_slice(struct bench_raw *raw, unsigned thread,
                                        const struct bench_region *region, uint64_t duration_ns)
 {
     const struct bench_spec *spec = raw->spec;
-    size_t stride = ((size_t)spec->size + 63) & ~(size_t)63;
+    size_t stride = bench_buffer_stride(spec);
     struct bench_addresses *lanes = calloc(spec->depth, sizeof(*lanes));
-    uint8_t *buffers = aligned_alloc(64, stride * spec->depth);
+    uint8_t *buffers = aligned_alloc(64, bench_buffers_bytes(spec));
     struct bench_slice slice = {.elapsed_ns = 1};
 
     if (lanes == NULL || buffers == NULL)
         goto out;
     for (unsigned i = 0; i < spec->depth; i++)
         bench_addresses_init(&lanes[i], region, thread, i);
-    memset(buffers, 0, stride * spec->depth);
+    memset(buffers, 0, bench_buffers_bytes(spec));
     uint64_t begin_ns = cmd_clock_ns(), now_ns = begin_ns;
     unsigned lane = 0, node;
     while (now_ns - begin_ns < duration_ns) {
-        for (int i = 0; i < COPIES_PER_LOOK; i++) {
-            uint64_t offset = bench_addresses_next(&lanes[lane], &node);
-            raw_operation(spec, raw->window.base + offset, buffers + stride * lane);
+        for (unsigned i = 0; i < COPIES_PER_LOOK; i += spec->list) {
+            uint8_t *buffer = buffers + stride * spec->list * lane;
+            for (unsigned j = 0; j < spec->list; j++) {
+                uint64_t offset = bench_addresses_next(&lanes[lane], &node);
+                raw_operation(spec, raw->window.base + offset, buffer + stride * j);
+            }
             lane = lane + 1 == spec->depth ? 0 : lane + 1;
+            slice.operations += spec->list;
         }
-        slice.operations += COPIES_PER_LOOK;
         now_ns = cmd_clock_ns();
     }
     slice.elapsed_ns = now_ns - begin_ns;
@@ -241,10 +244,10 @@ static uint32_t padded(uint32_t size)
     return (size + 7) & ~(uint32_t)7;
 }
 
-/* What a list of one such operation takes on the wire. */
+/* What a list takes on the wire. */
 static void set_echo_sizes(struct bench_raw *raw)
 {
-    uint32_t request = WIRE_LIST_HEADER + WIRE_OP, reply = WIRE_LIST_HEADER;
+    uint32_t request = WIRE_OP, reply = 0;
     switch (raw->spec->kind) {
     case FABRIC_READ:
         reply += padded(raw->spec->size);
@@ -261,8 +264,8 @@ static void set_echo_sizes(struct bench_raw *raw)
         reply += 8;
         break;
     }
-    raw->request_bytes = request;
-    raw->reply_bytes = reply;
+    raw->request_bytes = WIRE_LIST_HEADER + request * raw->spec->list;
+    raw->reply_bytes = WIRE_LIST_HEADER + reply * raw->spec->list;
 }
 
 static bool send_requests(struct bench_raw *raw, int fd, uint64_t count)
@@ -320,8 +323,11 @@ struct bench_slice bench_raw_slice(struct bench_raw *raw, unsigned thread,
                                    const struct bench_region *region, uint64_t duration_ns,
                                    struct histogram *latency_ns)
 {
-    return raw->echo ? echo_slice(raw, thread, duration_ns, latency_ns)
-                     : memcpy_slice(raw, thread, region, duration_ns);
+    if (!raw->echo)
+        return memcpy_slice(raw, thread, region, duration_ns);
+    struct bench_slice slice = echo_slice(raw, thread, duration_ns, latency_ns);
+    slice.operations *= raw->spec->list;
+    return slice;
 }
 
 /* ---- opening and closing

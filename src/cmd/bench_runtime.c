@@ -80,10 +80,11 @@ static bool measure_operation(struct env *env, struct bench_runtime *out, char *
     struct bench_spec spec = {
         .kind = FABRIC_READ,
         .size = 8,
+        .list = 1,
         .depth = TASKS,
         .threads = 1,
         .duration_ns = RT_NS_PER_S,
-        .rounds = ROUNDS,
+        .rounds = 20,
         .span_bytes = 4096,
     };
     struct bench_result *result = malloc(sizeof(*result));

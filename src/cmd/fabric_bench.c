@@ -8,14 +8,13 @@
 
 #include "cmd/bench.h"
 
-enum { ROUNDS = 5 };
-
+static const uint64_t ROUND_NS = 50 * RT_NS_PER_MS;
 static const uint64_t BUFFERS_MAX = (uint64_t)1 << 30;
 
 struct settings {
     struct cmd_pool pool;
     const char *op, *seconds, *json;
-    uint64_t size, depth, threads, span;
+    uint64_t size, list, depth, threads, span;
     bool raw, runtime, force;
 };
 
@@ -31,9 +30,14 @@ static const struct config_option options[] = {
      .help = "Bytes of a read or write; cas and faa have 8.",
      .default_text = "64",
      CONFIG_SIZE_INTO(struct settings, size)},
+    {.name = "list",
+     .metavar = "N",
+     .help = "Operations of a list: they travel and complete together.",
+     .default_text = "1",
+     CONFIG_U64_INTO(struct settings, list)},
     {.name = "depth",
      .metavar = "N",
-     .help = "Operations in flight per thread.",
+     .help = "Lists in flight per thread.",
      .default_text = "64",
      CONFIG_U64_INTO(struct settings, depth)},
     {.name = "threads",
@@ -111,11 +115,16 @@ static int check_numbers(const struct settings *settings)
     snprintf(text, sizeof(text), "%" PRIu64, settings->size);
     if (settings->size == 0 || settings->size > FABRIC_LIST_BYTES_MAX)
         return usage("size", text, "is not from 1 to 1M bytes; use for example 64 or 1K");
+    snprintf(text, sizeof(text), "%" PRIu64, settings->list);
+    if (settings->list == 0 || settings->list > FABRIC_LIST_OPS_MAX)
+        return usage("list", text, "is not from 1 to 256; use for example 1");
+    if (settings->list * settings->size > FABRIC_LIST_BYTES_MAX)
+        return usage("list", text, "times --size is more than 1 MiB; use less of either");
     snprintf(text, sizeof(text), "%" PRIu64, settings->depth);
     if (settings->depth == 0 || settings->depth > BENCH_DEPTH_MAX)
         return usage("depth", text, "is not from 1 to 16384; use for example 64");
-    if (settings->depth * settings->size > BUFFERS_MAX)
-        return usage("depth", text, "times --size is more than 1 GiB; use less of either");
+    if (settings->depth * settings->list * settings->size > BUFFERS_MAX)
+        return usage("depth", text, "times --list and --size is more than 1 GiB; use less");
     snprintf(text, sizeof(text), "%" PRIu64, settings->threads);
     if (settings->threads == 0 || settings->threads > BENCH_THREADS_MAX)
         return usage("threads", text, "is not from 1 to 64; use for example 1");
@@ -192,9 +201,11 @@ static void print_result(struct bench *bench, const struct op_name *op,
     bool simulated = env_simulated(bench->env);
 
     rate_text(rate, sizeof(rate), result->rate);
-    fprintf(bench->out, "%s%-5s %u B, depth %u, %u thread%s: %s, p50 %.2f us, p99 %.2f us",
-            simulated ? "simulated " : "", op->title, spec->size, spec->depth, spec->threads,
-            spec->threads == 1 ? "" : "s", rate, micros(&result->latency_ns, 0.5),
+    fprintf(bench->out, "%s%-5s %u B", simulated ? "simulated " : "", op->title, spec->size);
+    if (spec->list > 1)
+        fprintf(bench->out, ", lists of %u", spec->list);
+    fprintf(bench->out, ", depth %u, %u thread%s: %s, p50 %.2f us, p99 %.2f us", spec->depth,
+            spec->threads, spec->threads == 1 ? "" : "s", rate, micros(&result->latency_ns, 0.5),
             micros(&result->latency_ns, 0.99));
     if (spec->raw != NULL) {
         rate_text(raw_rate, sizeof(raw_rate), result->raw_rate);
@@ -247,6 +258,7 @@ static void json_result(struct json *json, const struct op_name *op, const struc
     json_key(json, "op");
     json_string(json, op->name);
     json_count(json, "size", spec->size);
+    json_count(json, "list", spec->list);
     json_count(json, "depth", spec->depth);
     json_count(json, "threads", spec->threads);
     json_count(json, "span_bytes", result->span_bytes);
@@ -272,6 +284,12 @@ static void json_result(struct json *json, const struct op_name *op, const struc
 /* ---- measuring
  * ---------------------------------------------------------------------------------------------- */
 
+static unsigned rounds_of(uint64_t duration_ns)
+{
+    uint64_t rounds = duration_ns / ROUND_NS;
+    return rounds < 5 ? 5 : rounds > BENCH_ROUNDS_MAX ? BENCH_ROUNDS_MAX : (unsigned)rounds;
+}
+
 static bool measure_op(struct bench *bench, const struct op_name *op)
 {
     const struct settings *settings = bench->settings;
@@ -279,10 +297,11 @@ static bool measure_op(struct bench *bench, const struct op_name *op)
     struct bench_spec spec = {
         .kind = op->kind,
         .size = atomic ? 8 : (uint32_t)settings->size,
+        .list = (unsigned)settings->list,
         .depth = (unsigned)settings->depth,
         .threads = (unsigned)settings->threads,
         .duration_ns = bench->duration_ns,
-        .rounds = env_simulated(bench->env) ? 1 : ROUNDS,
+        .rounds = env_simulated(bench->env) ? 1 : rounds_of(bench->duration_ns),
         .span_bytes = settings->span,
         .progress = isatty(STDERR_FILENO) == 1,
     };

@@ -67,17 +67,17 @@ static void disconnect_co(struct shell *shell)
     shell->endpoint = NULL;
 }
 
-static bool explain(struct shell *shell, enum pando_status status, uint64_t offset)
+static bool explain(struct shell *shell, enum pando_status status, const struct fabric_op *op)
 {
     switch (status) {
     case PANDO_OK:
         return true;
     case PANDO_RANGE:
-        if (offset % 8 != 0)
+        if (op->offset % 8 != 0 && (op->kind == FABRIC_CAS || op->kind == FABRIC_FAA))
             return fail(shell, "offset 0x%" PRIx64 ": not a multiple of 8; cas and faa need one",
-                        offset);
+                        op->offset);
         return fail(shell, "offset 0x%" PRIx64 ": outside the window of node %u; `window` shows it",
-                    offset, shell->node);
+                    op->offset, shell->node);
     case PANDO_BROKEN:
     case PANDO_TIMEOUT:
         return fail(shell,
@@ -93,7 +93,7 @@ static bool submit_co(struct shell *shell, struct fabric_op *op)
 {
     if (!connect_co(shell))
         return false;
-    return explain(shell, fabric_submit_co(shell->endpoint, op, 1), op->offset);
+    return explain(shell, fabric_submit_co(shell->endpoint, op, 1), op);
 }
 
 /* ---- commands
@@ -216,7 +216,7 @@ static bool do_window_co(struct shell *shell, char **words, int count)
         return false;
     enum pando_status status = cmd_window_co(shell->endpoint, &window);
     if (status != PANDO_OK)
-        return explain(shell, status, 0);
+        return explain(shell, status, &(struct fabric_op){.kind = FABRIC_READ});
     printf("node %u: offsets 0x%" PRIx64 " to 0x%" PRIx64 " (%s)", shell->node, window.first,
            window.host_bytes - 1, format_size(host, sizeof(host), window.host_bytes));
     if (window.device_bytes > 0)

@@ -7,10 +7,12 @@
 #include "fabric/fabric_int.h"
 #include "fabric/window/window.h"
 
-/* ---- lists ------------------------------------------------------------------------------------- */
+/* ---- lists -------------------------------------------------------------------------------------
+ */
 
 /* Also counts it: what is refused here never leaves, and is not counted. */
-static enum pando_status list_admit(struct fabric_endpoint *endpoint, const struct fabric_list *list)
+static enum pando_status list_admit(struct fabric_endpoint *endpoint,
+                                    const struct fabric_list *list)
 {
     struct fabric_counters add = {.lists = 1};
 
@@ -82,7 +84,8 @@ enum pando_status fabric_submit_co(struct fabric_endpoint *endpoint, struct fabr
     return fabric_wait_co(&list);
 }
 
-/* ---- endpoints and calls ------------------------------------------------------------------------- */
+/* ---- endpoints and calls
+ * ------------------------------------------------------------------------- */
 
 void fabric_set_identity(struct fabric *fabric, struct fabric_identity identity)
 {
@@ -177,7 +180,8 @@ enum pando_status fabric_call_co(struct fabric_endpoint *endpoint, uint16_t meth
     return status;
 }
 
-/* ---- the window and the rest ------------------------------------------------------------------------ */
+/* ---- the window and the rest
+ * ------------------------------------------------------------------------ */
 
 uint16_t fabric_self(const struct fabric *fabric)
 {

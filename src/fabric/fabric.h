@@ -9,18 +9,18 @@
  * The memory model. Engines rely on this and on nothing else; the conformance suite checks it on
  * every backend, and the simulated one uses every freedom it leaves.
  *
- *  1. An aligned 8-byte word is never torn. Anything longer may be, at 8-byte granularity and in any
- *     order: a READ may see some words from before a concurrent WRITE and some from after.
- *  2. In one list these pairs happen in order at the target: a WRITE before anything later, a CAS or
- *     FAA before a later READ. "In order" means that whoever sees the second effect sees the first.
+ *  1. An aligned 8-byte word is never torn. Anything longer may be, at 8-byte granularity and in
+ * any order: a READ may see some words from before a concurrent WRITE and some from after.
+ *  2. In one list these pairs happen in order at the target: a WRITE before anything later, a CAS
+ * or FAA before a later READ. "In order" means that whoever sees the second effect sees the first.
  *     No other pair is ordered (not READ before WRITE, not CAS before WRITE, not two READs), and
  *     neither are two lists, unless the first completed before the second was posted.
  *  3. CAS and FAA are atomic among fabric atomics, and with aligned 8-byte WRITEs. A process's own
  *     threads touch such words through the fabric too (an endpoint to oneself is allowed). A CAS
  *     that fails stores nothing.
- *  4. A completed WRITE is visible to every READ posted later, through any endpoint of anyone. There
- *     is no order between endpoints. A target's own CPU sees a WRITE at the latest when it serves a
- *     call posted after that WRITE completed, or after an atomic of its own on its own window.
+ *  4. A completed WRITE is visible to every READ posted later, through any endpoint of anyone.
+ * There is no order between endpoints. A target's own CPU sees a WRITE at the latest when it serves
+ * a call posted after that WRITE completed, or after an atomic of its own on its own window.
  *  5. When an endpoint breaks, every outstanding list fails with BROKEN. Such a list may still be
  *     applied, wholly or in part (in a way that point 2 allows), until fabric_fence_co for its
  *     sender's identity, or fabric_reconnect_co by the sender itself, has returned at that target.
@@ -105,11 +105,8 @@ static inline struct fabric_op fabric_write(uint64_t offset, const void *from, u
 
 static inline struct fabric_op fabric_cas(uint64_t offset, uint64_t expected, uint64_t desired)
 {
-    return (struct fabric_op){.kind = FABRIC_CAS,
-                              .size = 8,
-                              .offset = offset,
-                              .expected = expected,
-                              .operand = desired};
+    return (struct fabric_op){
+        .kind = FABRIC_CAS, .size = 8, .offset = offset, .expected = expected, .operand = desired};
 }
 
 static inline struct fabric_op fabric_faa(uint64_t offset, uint64_t addend)
@@ -131,9 +128,9 @@ struct fabric_list {
     uint64_t scratch;         /* the backend's */
 };
 
-/* Starts a list; never suspends. It may be complete when this returns. A list is refused whole, with
- * nothing done: INVALID or TOO_LARGE for its shape, AGAIN for too many in flight. What the target
- * refuses (RANGE, FENCED) leaves no effect of that operation and of none after it. */
+/* Starts a list; never suspends. It may be complete when this returns. A list is refused whole,
+ * with nothing done: INVALID or TOO_LARGE for its shape, AGAIN for too many in flight. What the
+ * target refuses (RANGE, FENCED) leaves no effect of that operation and of none after it. */
 void fabric_post(struct fabric_endpoint *endpoint, struct fabric_list *list);
 
 /* Waits until a posted list is done; its status. */
@@ -143,12 +140,13 @@ PANDO_MUST_CHECK enum pando_status fabric_wait_co(struct fabric_list *list);
 PANDO_MUST_CHECK enum pando_status fabric_submit_co(struct fabric_endpoint *endpoint,
                                                     struct fabric_op *ops, uint32_t count);
 
-/* ---- peers and endpoints -------------------------------------------------------------------------- */
+/* ---- peers and endpoints
+ * -------------------------------------------------------------------------- */
 
 enum fabric_target { FABRIC_MEMORY, FABRIC_COMPUTE, FABRIC_TARGETS };
 
-/* Where other processes find this one's window: what they give to fabric_add_peer. Empty when it has
- * no window that others can reach. Lives as long as the fabric. */
+/* Where other processes find this one's window: what they give to fabric_add_peer. Empty when it
+ * has no window that others can reach. Lives as long as the fabric. */
 const char *fabric_location(const struct fabric *fabric);
 
 /* Says where a node is to be found; again: for later connects it is found there instead. The fabric
@@ -165,8 +163,9 @@ struct fabric_identity {
 /* The identity of endpoints connected or reconnected from now on. */
 void fabric_set_identity(struct fabric *fabric, struct fabric_identity identity);
 
-/* Connects this loop to a node. FENCED: this identity is not let in any more. NOT_FOUND: nobody said
- * where it is. BROKEN, TIMEOUT: nobody answers there. DENIED: wrong secret or no permission. */
+/* Connects this loop to a node. FENCED: this identity is not let in any more. NOT_FOUND: nobody
+ * said where it is. BROKEN, TIMEOUT: nobody answers there. DENIED: wrong secret or no permission.
+ */
 PANDO_MUST_CHECK enum pando_status fabric_connect_co(struct fabric *fabric, uint16_t node,
                                                      struct fabric_endpoint **out);
 
@@ -183,12 +182,13 @@ PANDO_MUST_CHECK enum pando_status fabric_reconnect_co(struct fabric_endpoint *e
 
 /* When it returns OK, nothing that this identity (or an earlier incarnation of the member) has sent
  * or will send takes effect at this endpoint's target. The target remembers it over a restart.
- * UNSUPPORTED: that peer cannot be fenced from here (say, a process one may not kill), so nobody may
- * take over from it. */
+ * UNSUPPORTED: that peer cannot be fenced from here (say, a process one may not kill), so nobody
+ * may take over from it. */
 PANDO_MUST_CHECK enum pando_status fabric_fence_co(struct fabric_endpoint *endpoint,
                                                    struct fabric_identity identity);
 
-/* ---- calls --------------------------------------------------------------------------------------- */
+/* ---- calls
+ * --------------------------------------------------------------------------------------- */
 
 /* A request being served, on a task of a loop of the serving process. */
 struct fabric_request {
@@ -212,7 +212,8 @@ PANDO_MUST_CHECK enum pando_status fabric_call_co(struct fabric_endpoint *endpoi
                                                   struct slice body, void *reply,
                                                   uint32_t reply_capacity, uint32_t *reply_size);
 
-/* ---- one's own window ----------------------------------------------------------------------------- */
+/* ---- one's own window
+ * ----------------------------------------------------------------------------- */
 
 uint16_t fabric_self(const struct fabric *fabric);
 uint64_t fabric_window_bytes(const struct fabric *fabric);
@@ -221,10 +222,10 @@ uint64_t fabric_device_bytes(const struct fabric *fabric);
 /* First byte of the window that is not the fabric's own. */
 uint64_t fabric_window_first(const struct fabric *fabric);
 
-/* Copies between the process's own window and plain memory by word-sized atomic accesses. RANGE when
- * outside. Point 4 above says what may be seen. For words that others CAS, use an endpoint. */
-PANDO_MUST_CHECK enum pando_status fabric_self_read(struct fabric *fabric, uint64_t offset, void *to,
-                                                    size_t size);
+/* Copies between the process's own window and plain memory by word-sized atomic accesses. RANGE
+ * when outside. Point 4 above says what may be seen. For words that others CAS, use an endpoint. */
+PANDO_MUST_CHECK enum pando_status fabric_self_read(struct fabric *fabric, uint64_t offset,
+                                                    void *to, size_t size);
 PANDO_MUST_CHECK enum pando_status fabric_self_write(struct fabric *fabric, uint64_t offset,
                                                      const void *from, size_t size);
 
@@ -234,7 +235,8 @@ bool fabric_fenced(const struct fabric *fabric, struct fabric_identity identity)
 /* Closes the process's part of the fabric; every endpoint is disconnected by then. */
 void fabric_close(struct fabric *fabric);
 
-/* ---- counters --------------------------------------------------------------------------------------- */
+/* ---- counters
+ * --------------------------------------------------------------------------------------- */
 
 /* Round trips, verbs and bytes: the currency of this field. */
 struct fabric_counters {

@@ -32,7 +32,7 @@ struct window;
 struct fabric {
     const struct fabric_ops *ops;
     uint16_t node;
-    enum fabric_target target; /* what this process is to others */
+    enum fabric_target target;   /* what this process is to others */
     const struct window *window; /* NULL: it has none */
     uint64_t window_bytes;
     uint64_t device_bytes;

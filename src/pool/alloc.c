@@ -1,6 +1,6 @@
 /*
- * alloc.c - the client's part of memory management: blocks carved from chunks, freed blocks kept until
- * nobody can be reading them any more, then used again or returned to their node.
+ * alloc.c - the client's part of memory management: blocks carved from chunks, freed blocks kept
+ * until nobody can be reading them any more, then used again or returned to their node.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 enum {
     CLASSES_MAX = 32,
-    READY_MAX = 2048,      /* blocks at hand per class and node; more go back to the node */
+    READY_MAX = 2048, /* blocks at hand per class and node; more go back to the node */
     RETURN_BLOCKS = 1024,
     REFILL_BLOCKS = 256,
     DEFERRED_MAX = 1 << 18, /* blocks waiting for the end of their grace period */
@@ -38,7 +38,7 @@ struct allocator {
     uint16_t nodes, next_node;
     size_t class_count;
     uint32_t classes[CLASSES_MAX];
-    struct shelf *shelves; /* CLASSES_MAX per node */
+    struct shelf *shelves;     /* CLASSES_MAX per node */
     struct deferred *deferred; /* a ring, oldest first */
     size_t deferred_head, deferred_count, deferred_capacity;
 };
@@ -106,19 +106,20 @@ static bool ready_push(struct shelf *shelf, struct pool_block block)
     return true;
 }
 
-/* ---- freed blocks -------------------------------------------------------------------------------------------- */
+/* ---- freed blocks
+ * -------------------------------------------------------------------------------------------- */
 
 static enum pando_status return_blocks_co(struct pool_session *session, struct shelf *shelf,
                                           uint16_t node)
 {
-    uint8_t *body = malloc(sizeof(struct pool_return_request) +
-                           RETURN_BLOCKS * sizeof(struct pool_block));
+    uint8_t *body =
+        malloc(sizeof(struct pool_return_request) + RETURN_BLOCKS * sizeof(struct pool_block));
     if (body == NULL)
         return PANDO_NO_MEMORY;
     uint32_t count = shelf->ready_count < RETURN_BLOCKS ? shelf->ready_count : RETURN_BLOCKS;
     struct pool_return_request request = {.block_bytes = shelf->block_bytes, .blocks = count};
-    /* Off the shelf before the call: another task must not take them meanwhile. If it fails they are
-     * swept with this member one day. */
+    /* Off the shelf before the call: another task must not take them meanwhile. If it fails they
+     * are swept with this member one day. */
     shelf->ready_count -= count;
     memcpy(body, &request, sizeof(request));
     memcpy(body + sizeof(request), shelf->ready + shelf->ready_count,
@@ -160,8 +161,8 @@ static bool deferred_grow(struct allocator *allocator)
     if (ring == NULL)
         return false;
     for (size_t i = 0; i < allocator->deferred_count; i++)
-        ring[i] = allocator->deferred[(allocator->deferred_head + i) %
-                                      allocator->deferred_capacity];
+        ring[i] =
+            allocator->deferred[(allocator->deferred_head + i) % allocator->deferred_capacity];
     free(allocator->deferred);
     allocator->deferred = ring;
     allocator->deferred_head = 0;
@@ -194,15 +195,16 @@ enum pando_status pool_free_co(struct pool_session *session, const struct pool_b
     }
     if (allocator->deferred_count == allocator->deferred_capacity && !deferred_grow(allocator))
         return PANDO_NO_MEMORY;
-    size_t at = (allocator->deferred_head + allocator->deferred_count++) %
-                allocator->deferred_capacity;
-    allocator->deferred[at] = (struct deferred){.block = *block,
-                                                .block_bytes = block_bytes,
-                                                .ready_ns = rt_now_ns() + pool_grace_ns(pool)};
+    size_t at =
+        (allocator->deferred_head + allocator->deferred_count++) % allocator->deferred_capacity;
+    allocator->deferred[at] = (struct deferred){
+        .block = *block, .block_bytes = block_bytes, .ready_ns = rt_now_ns() + pool_grace_ns(pool)};
     return ripen_co(session);
 }
 
-/* ---- allocation ------------------------------------------------------------------------------------------------ */
+/* ---- allocation
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static bool take_at_hand(struct shelf *shelf, struct pool_block *block)
 {
@@ -258,9 +260,8 @@ static enum pando_status shelve(struct pool_session *session, struct shelf *shel
 
 static enum pando_status refill_co(struct pool_session *session, struct shelf *shelf, uint16_t node)
 {
-    struct pool_grant_request request = {.block_bytes = shelf->block_bytes,
-                                         .blocks_max = REFILL_BLOCKS,
-                                         .kind = POOL_CHUNK_BLOCKS};
+    struct pool_grant_request request = {
+        .block_bytes = shelf->block_bytes, .blocks_max = REFILL_BLOCKS, .kind = POOL_CHUNK_BLOCKS};
     uint32_t capacity = sizeof(struct pool_grant_reply) + REFILL_BLOCKS * sizeof(struct pool_block);
     uint32_t size;
     enum pando_status status = pool_reconnect_co(session, node);

@@ -1,6 +1,6 @@
 /*
- * block_fmt.h - the first 32 bytes of every block that the pool hands out: the beginning of its header
- * cell (cell_fmt.h), which the engine continues.
+ * block_fmt.h - the first 32 bytes of every block that the pool hands out: the beginning of its
+ * header cell (cell_fmt.h), which the engine continues.
  *
  *    0  8  cell header
  *    8  8  own address

@@ -1,6 +1,6 @@
 /*
- * call_fmt.h - calls that a memory node answers. Requests come from any client that knows the secret,
- * and are checked like everything from outside.
+ * call_fmt.h - calls that a memory node answers. Requests come from any client that knows the
+ * secret, and are checked like everything from outside.
  *
  *   GRANT   request   0 4 block bytes   4 4 blocks wanted at the most   8 1 chunk kind   9 7 zero
  *           reply     0 8 address of a whole chunk, or 0   8 8 its version floor

@@ -5,8 +5,8 @@
 #include "base/assert.h"
 #include "base/crc32c.h"
 
-/* CRC over the place, the upper half of the header, and the payload. Never 0, so that a cleared header
- * word is invalid whatever lies behind it. */
+/* CRC over the place, the upper half of the header, and the payload. Never 0, so that a cleared
+ * header word is invalid whatever lies behind it. */
 static uint32_t cell_crc(const struct cell_place *place, uint32_t upper, const void *payload,
                          size_t size)
 {
@@ -37,6 +37,6 @@ bool cell_valid(const struct cell_place *place, const void *cell, size_t availab
     size_t size = cell_payload_bytes(header);
     if ((uint32_t)header == 0 || size > available - CELL_HEADER)
         return false;
-    return (uint32_t)header == cell_crc(place, (uint32_t)(header >> 32),
-                                        (const uint8_t *)cell + CELL_HEADER, size);
+    return (uint32_t)header ==
+           cell_crc(place, (uint32_t)(header >> 32), (const uint8_t *)cell + CELL_HEADER, size);
 }

@@ -1,6 +1,6 @@
 /*
- * cell.h - making and checking cells: bytes in, bytes out, no I/O. What is checked comes from remote
- * memory and may be anything.
+ * cell.h - making and checking cells: bytes in, bytes out, no I/O. What is checked comes from
+ * remote memory and may be anything.
  */
 #ifndef POOL_CELL_H
 #define POOL_CELL_H

@@ -6,8 +6,8 @@
  *    6  2  flags 4, payload words 12 (from the high end)
  *    8     payload, a multiple of 8 bytes, at most 32 KiB - 8
  *
- * The seed makes a valid cell at another place, of another table or of another pool an invalid one here.
- * Zeroes are never valid. A 32-bit CRC takes one torn cell in 2^32 for whole.
+ * The seed makes a valid cell at another place, of another table or of another pool an invalid one
+ * here. Zeroes are never valid. A 32-bit CRC takes one torn cell in 2^32 for whole.
  */
 #ifndef POOL_CELL_FMT_H
 #define POOL_CELL_FMT_H

@@ -1,6 +1,6 @@
 /*
- * directory.c - named tables on node 0. Changes are made under one lock; an entry is live or not by one
- * word, written last, so that a creator's death leaves nothing but an entry that is still free.
+ * directory.c - named tables on node 0. Changes are made under one lock; an entry is live or not by
+ * one word, written last, so that a creator's death leaves nothing but an entry that is still free.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +21,8 @@ static bool name_ok(const char *name, size_t most)
 
 static enum pando_status read_all_co(struct pool_session *session, struct pool_entry *entries)
 {
-    struct fabric_op read = fabric_read(entry_offset(session->pool, 0), entries,
-                                        POOL_TABLES * POOL_ENTRY_BYTES);
+    struct fabric_op read =
+        fabric_read(entry_offset(session->pool, 0), entries, POOL_TABLES * POOL_ENTRY_BYTES);
     enum pando_status status = pool_submit_co(session, 0, &read, 1);
     for (unsigned i = 0; i < POOL_TABLES; i++) {
         entries[i].name[POOL_NAME_MAX - 1] = '\0';
@@ -36,8 +36,8 @@ static enum pando_status read_all_co(struct pool_session *session, struct pool_e
 static unsigned find(const struct pool_entry *entries, const char *name)
 {
     unsigned slot = 0;
-    while (slot < POOL_TABLES && (entries[slot].state != POOL_ENTRY_LIVE ||
-                                  strcmp(entries[slot].name, name) != 0))
+    while (slot < POOL_TABLES &&
+           (entries[slot].state != POOL_ENTRY_LIVE || strcmp(entries[slot].name, name) != 0))
         slot++;
     return slot;
 }
@@ -108,8 +108,8 @@ enum pando_status pool_table_create_co(struct pool_session *session,
     struct pool_entry *entries = malloc(POOL_TABLES * sizeof(*entries));
     if (entries == NULL)
         return PANDO_NO_MEMORY;
-    enum pando_status status = pool_lock_co(
-        session, pool_lock_address(session->pool, 0, POOL_LOCK_DIRECTORY), &lock);
+    enum pando_status status =
+        pool_lock_co(session, pool_lock_address(session->pool, 0, POOL_LOCK_DIRECTORY), &lock);
     if (status == PANDO_OK) {
         status = create_locked_co(session, options, entries, slot, out);
         enum pando_status unlocked = pool_unlock_co(session, &lock);
@@ -126,8 +126,8 @@ enum pando_status pool_table_drop_co(struct pool_session *session, const char *n
     struct pool_entry *entries = malloc(POOL_TABLES * sizeof(*entries));
     if (entries == NULL)
         return PANDO_NO_MEMORY;
-    enum pando_status status = pool_lock_co(
-        session, pool_lock_address(session->pool, 0, POOL_LOCK_DIRECTORY), &lock);
+    enum pando_status status =
+        pool_lock_co(session, pool_lock_address(session->pool, 0, POOL_LOCK_DIRECTORY), &lock);
     if (status == PANDO_OK) {
         status = drop_locked_co(session, name, entries);
         enum pando_status unlocked = pool_unlock_co(session, &lock);
@@ -186,7 +186,7 @@ enum pando_status pool_root_read_co(struct pool_session *session, unsigned slot,
 enum pando_status pool_root_swap_co(struct pool_session *session, unsigned slot, uint64_t expected,
                                     uint64_t desired, uint64_t *found)
 {
-    enum pando_status status = pool_word_cas_co(session, root_address(session->pool, slot),
-                                                expected, desired, found);
+    enum pando_status status =
+        pool_word_cas_co(session, root_address(session->pool, slot), expected, desired, found);
     return status == PANDO_OK && *found != expected ? PANDO_STALE : status;
 }

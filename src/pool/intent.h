@@ -2,8 +2,8 @@
  * intent.h - building and reading intents: bytes in, bytes out, no I/O.
  *
  * A writer that changes several words builds an intent in a buffer and sends one list:
- *     [WRITE intent] [WRITE changes...] [WRITE 0 to the intent's header word] [WRITE 0 to the home lock]
- * Whoever finds it dead redoes what intents of its say (pool/recover.c).
+ *     [WRITE intent] [WRITE changes...] [WRITE 0 to the intent's header word] [WRITE 0 to the home
+ * lock] Whoever finds it dead redoes what intents of its say (pool/recover.c).
  */
 #ifndef POOL_INTENT_H
 #define POOL_INTENT_H
@@ -20,7 +20,8 @@ struct intent_lock {
     uint64_t word;
 };
 
-/* ---- building ------------------------------------------------------------------------------------- */
+/* ---- building
+ * ------------------------------------------------------------------------------------- */
 
 struct intent_builder {
     uint8_t *buffer; /* aligned to 8 */
@@ -38,7 +39,8 @@ void intent_add_image(struct intent_builder *builder, fabric_address address, st
 /* Bytes to WRITE to the slot, or 0 when it did not fit. */
 size_t intent_finish(struct intent_builder *builder, uint64_t pool, fabric_address slot);
 
-/* ---- reading ---------------------------------------------------------------------------------------- */
+/* ---- reading
+ * ---------------------------------------------------------------------------------------- */
 
 struct intent_image {
     fabric_address address;

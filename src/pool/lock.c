@@ -26,24 +26,25 @@ uint64_t pool_lock_new_word(struct pool *pool)
                           atomic_fetch_add_explicit(&pool->acquisitions, 1, memory_order_relaxed));
 }
 
-/* Whether the owner of a lock word is no member any more in that incarnation, or is being recovered. */
+/* Whether the owner of a lock word is no member any more in that incarnation, or is being
+ * recovered. */
 static enum pando_status owner_gone_co(struct pool_session *session, uint64_t word, bool *gone)
 {
     struct fabric_identity owner = pool_lock_owner(word);
     uint64_t beat_word;
     if (owner.member == 0 || owner.member >= POOL_MEMBERS)
         return PANDO_CORRUPT;
-    enum pando_status status = pool_word_read_co(
-        session, pool_heartbeat_address(session->pool, owner.member), &beat_word);
+    enum pando_status status =
+        pool_word_read_co(session, pool_heartbeat_address(session->pool, owner.member), &beat_word);
     struct pool_heartbeat beat = pool_heartbeat_unpack(beat_word);
     *gone = beat.incarnation != owner.incarnation || beat.state == POOL_FREE;
     return status;
 }
 
 /*
- * A held lock is somebody's who lives, or who will be recovered by the monitors when its heartbeat stands
- * still. Waiting is enough, but for one case: its owner left or was recovered, and the word stayed (a
- * release that never arrived). Then nobody else will take it away.
+ * A held lock is somebody's who lives, or who will be recovered by the monitors when its heartbeat
+ * stands still. Waiting is enough, but for one case: its owner left or was recovered, and the word
+ * stayed (a release that never arrived). Then nobody else will take it away.
  */
 static enum pando_status release_orphan_co(struct pool_session *session, fabric_address address,
                                            uint64_t word)

@@ -1,8 +1,9 @@
 /*
- * members.c - being a member: a slot in the table on node 0, heartbeats, and watching the others' (R13).
+ * members.c - being a member: a slot in the table on node 0, heartbeats, and watching the others'
+ * (R13).
  *
- * What a crash leaves behind: before the first CAS nothing; after it a slot that joins or lives and whose
- * heartbeat stands still, which the others recover like any dead member's.
+ * What a crash leaves behind: before the first CAS nothing; after it a slot that joins or lives and
+ * whose heartbeat stands still, which the others recover like any dead member's.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,8 @@ static fabric_address record_address(const struct pool *pool, uint16_t member)
                                pool->first + POOL_RECORDS + (uint64_t)member * POOL_RECORD_BYTES);
 }
 
-/* ---- joining ---------------------------------------------------------------------------------------------- */
+/* ---- joining
+ * ---------------------------------------------------------------------------------------------- */
 
 static enum pando_status take_slot_co(struct pool *pool, struct fabric_endpoint *endpoint,
                                       uint64_t *beats)
@@ -96,7 +98,8 @@ enum pando_status pool_member_join_co(struct pool *pool, struct fabric_endpoint 
     return PANDO_OK;
 }
 
-/* ---- heartbeats --------------------------------------------------------------------------------------------- */
+/* ---- heartbeats
+ * --------------------------------------------------------------------------------------------- */
 
 void pool_session_ticker_task(void *arg)
 {
@@ -116,8 +119,7 @@ static bool all_loops_turn(struct pool *pool)
     uint64_t oldest = now;
 
     rt_latch_lock(&pool->latch);
-    list_for_each(link, &pool->sessions)
-    {
+    list_for_each (link, &pool->sessions) {
         struct pool_session *session = container_of(link, struct pool_session, link);
         uint64_t ticked = atomic_load_explicit(&session->ticked_ns, memory_order_acquire);
         if (ticked < oldest)
@@ -159,14 +161,17 @@ static void heartbeat_task(void *arg)
     pool->tasks--;
 }
 
-/* ---- watching ------------------------------------------------------------------------------------------------ */
+/* ---- watching
+ * ------------------------------------------------------------------------------------------------
+ */
 
 struct watch {
     uint64_t word;
     uint64_t since_ns; /* this process's clock when the word was first seen */
 };
 
-/* How long a heartbeat may stand still, on our clock: its lease by its clock, plus a round trip or two. */
+/* How long a heartbeat may stand still, on our clock: its lease by its clock, plus a round trip or
+ * two. */
 static uint64_t patience_ns(const struct pool *pool, uint64_t lease_ns)
 {
     return lease_ns + lease_ns / 1000000 * pool->drift_ppm + lease_ns / 4;
@@ -238,7 +243,9 @@ enum pando_status pool_member_start(struct pool *pool)
     return PANDO_OK;
 }
 
-/* ---- leaving ------------------------------------------------------------------------------------------------- */
+/* ---- leaving
+ * -------------------------------------------------------------------------------------------------
+ */
 
 /* Gives back all memory that this member holds; its tables stay. */
 static void give_up_memory_co(struct pool *pool)
@@ -276,7 +283,8 @@ void pool_member_leave_co(struct pool *pool)
         log_warn("left without freeing the member slot", log_status("status", status));
 }
 
-/* ---- for people and recovery ------------------------------------------------------------------------------------ */
+/* ---- for people and recovery
+ * ------------------------------------------------------------------------------------ */
 
 enum pando_status pool_members_co(struct pool_session *session, struct pool_member *out,
                                   unsigned capacity, unsigned *count)

@@ -15,7 +15,8 @@ uint64_t memnode_bytes_min(void)
     return 32 * 1024 + POOL_CHUNK_TABLE + 4096 + POOL_CHUNK_BYTES;
 }
 
-/* ---- superblock -------------------------------------------------------------------------------------- */
+/* ---- superblock
+ * -------------------------------------------------------------------------------------- */
 
 enum pando_status memnode_word_read(struct memnode *memnode, uint64_t offset, uint64_t *out)
 {
@@ -64,10 +65,11 @@ static enum pando_status check(struct memnode *memnode, char *error, size_t erro
     uint64_t window_bytes = fabric_window_bytes(memnode->fabric);
 
     if (super->version != POOL_VERSION) {
-        snprintf(error, error_bytes,
-                 "pool format version %u, this program has %u; use the program that made it, or start "
-                 "with an empty window",
-                 super->version, POOL_VERSION);
+        snprintf(
+            error, error_bytes,
+            "pool format version %u, this program has %u; use the program that made it, or start "
+            "with an empty window",
+            super->version, POOL_VERSION);
         return PANDO_VERSION;
     }
     if (super->node != fabric_self(memnode->fabric)) {
@@ -86,11 +88,12 @@ static enum pando_status check(struct memnode *memnode, char *error, size_t erro
 
 static enum pando_status open_superblock(struct memnode *memnode, char *error, size_t error_bytes)
 {
-    enum pando_status status = fabric_self_read(memnode->fabric, memnode->first, &memnode->super,
-                                                sizeof(memnode->super));
+    enum pando_status status =
+        fabric_self_read(memnode->fabric, memnode->first, &memnode->super, sizeof(memnode->super));
     if (status != PANDO_OK)
         return status;
-    status = memnode->super.magic != POOL_MAGIC ? format(memnode) : check(memnode, error, error_bytes);
+    status =
+        memnode->super.magic != POOL_MAGIC ? format(memnode) : check(memnode, error, error_bytes);
     if (status != PANDO_OK)
         return status;
     memnode->super.starts++;
@@ -98,7 +101,8 @@ static enum pando_status open_superblock(struct memnode *memnode, char *error, s
                               memnode->super.starts);
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------ */
+/* ---- opening
+ * ------------------------------------------------------------------------------------------ */
 
 uint64_t memnode_random(struct memnode *memnode)
 {
@@ -111,7 +115,8 @@ enum pando_status memnode_open(struct fabric *fabric, const struct memnode_optio
     snprintf(error, error_bytes, "cannot open the pool's part of the window");
     if (fabric_window_bytes(fabric) < memnode_bytes_min() ||
         fabric_device_bytes(fabric) < MEMNODE_DEVICE_BYTES) {
-        snprintf(error, error_bytes, "a memory node needs at least %llu bytes; give a larger --size",
+        snprintf(error, error_bytes,
+                 "a memory node needs at least %llu bytes; give a larger --size",
                  (unsigned long long)memnode_bytes_min());
         return PANDO_INVALID;
     }

@@ -1,11 +1,11 @@
 /*
  * memnode_chunks.c - who has which memory of this node.
  *
- * A chunk is free, or was given to a client in blocks of one size, or holds a client's intents. Blocks
- * that come back are kept on a stack per chunk and given out again before a new chunk is; a chunk all
- * of whose blocks are back is free again. Every transfer is written into the window before anybody is
- * told, so that after a crash at any point a block is in nobody's hands at the worst until a sweep of
- * that member, and never in two.
+ * A chunk is free, or was given to a client in blocks of one size, or holds a client's intents.
+ * Blocks that come back are kept on a stack per chunk and given out again before a new chunk is; a
+ * chunk all of whose blocks are back is free again. Every transfer is written into the window
+ * before anybody is told, so that after a crash at any point a block is in nobody's hands at the
+ * worst until a sweep of that member, and never in two.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,8 @@ static uint64_t chunk_offset(const struct memnode *memnode, uint64_t index)
 
 static uint64_t block_offset(const struct memnode *memnode, uint64_t index, uint32_t block)
 {
-    return chunk_offset(memnode, index) + (uint64_t)block * memnode->chunks[index].entry.block_bytes;
+    return chunk_offset(memnode, index) +
+           (uint64_t)block * memnode->chunks[index].entry.block_bytes;
 }
 
 static uint64_t entry_offset(const struct memnode *memnode, uint64_t index)
@@ -77,7 +78,8 @@ static bool same(struct fabric_identity a, struct fabric_identity b)
     return a.member == b.member && a.incarnation == b.incarnation;
 }
 
-/* ---- free blocks --------------------------------------------------------------------------------------- */
+/* ---- free blocks
+ * --------------------------------------------------------------------------------------- */
 
 static struct block_class *class_of(struct memnode *memnode, uint32_t block_bytes)
 {
@@ -115,7 +117,8 @@ static void chunk_release(struct memnode *memnode, uint64_t index)
     memnode->chunks_free++;
 }
 
-/* The block's tenure says so already. False when memory is gone: it stays unused until a restart. */
+/* The block's tenure says so already. False when memory is gone: it stays unused until a restart.
+ */
 static bool block_push(struct memnode *memnode, uint64_t index, uint32_t block)
 {
     struct chunk *chunk = &memnode->chunks[index];
@@ -140,8 +143,7 @@ static uint32_t grant_blocks(struct memnode *memnode, struct fabric_identity to,
     uint32_t count = 0;
     if (class == NULL)
         return 0;
-    list_for_each_safe(link, &class->chunks)
-    {
+    list_for_each_safe (link, &class->chunks) {
         struct chunk *chunk = container_of(link, struct chunk, link);
         uint64_t index = (uint64_t)(chunk - memnode->chunks);
         if (chunk->not_before_ns > rt_now_ns())
@@ -163,7 +165,8 @@ static uint32_t grant_blocks(struct memnode *memnode, struct fabric_identity to,
     return count;
 }
 
-/* ---- chunks -------------------------------------------------------------------------------------------- */
+/* ---- chunks
+ * -------------------------------------------------------------------------------------------- */
 
 /* A chunk that was used before must not look like it: no old tenure, no old intent. */
 static void chunk_clear(struct memnode *memnode, uint64_t index, uint32_t block_bytes)
@@ -221,9 +224,11 @@ enum pando_status memnode_grant(struct memnode *memnode, struct fabric_identity 
     return status;
 }
 
-/* ---- coming back ---------------------------------------------------------------------------------------- */
+/* ---- coming back
+ * ---------------------------------------------------------------------------------------- */
 
-/* Finds the chunk and the block of an address that a client names; false when there is none such. */
+/* Finds the chunk and the block of an address that a client names; false when there is none such.
+ */
 static bool locate(const struct memnode *memnode, fabric_address address, uint32_t block_bytes,
                    uint64_t *index, uint32_t *block)
 {
@@ -289,7 +294,8 @@ enum pando_status memnode_return(struct memnode *memnode, struct fabric_identity
     return status;
 }
 
-/* ---- after a death -------------------------------------------------------------------------------------- */
+/* ---- after a death
+ * -------------------------------------------------------------------------------------- */
 
 static void sweep_chunk(struct memnode *memnode, uint64_t index, struct fabric_identity dead,
                         struct pool_sweep_reply *reply)
@@ -329,8 +335,8 @@ static void sweep_chunk(struct memnode *memnode, uint64_t index, struct fabric_i
     }
 }
 
-/* R8: the dead one's last WRITEs went through its own connections. An atomic of ours behind them makes
- * this CPU see them; without it a block just linked could look free. */
+/* R8: the dead one's last WRITEs went through its own connections. An atomic of ours behind them
+ * makes this CPU see them; without it a block just linked could look free. */
 static enum pando_status barrier_co(struct memnode *memnode)
 {
     struct fabric_endpoint *endpoint;
@@ -363,7 +369,8 @@ enum pando_status memnode_sweep_co(struct memnode *memnode, struct fabric_identi
     return PANDO_OK;
 }
 
-/* ---- beginning, end, statistics -------------------------------------------------------------------------- */
+/* ---- beginning, end, statistics
+ * -------------------------------------------------------------------------- */
 
 static bool entry_plausible(const struct pool_chunk *entry)
 {

@@ -15,11 +15,11 @@
 
 struct chunk {
     struct pool_chunk entry;
-    uint32_t blocks;         /* that fit */
-    uint32_t free_count;     /* in the node's hands */
-    uint32_t *free_blocks;   /* their indices, a stack; allocated when first needed */
-    uint64_t not_before_ns;  /* swept: no grant from it before */
-    struct list link;        /* in its class, while it has free blocks */
+    uint32_t blocks;        /* that fit */
+    uint32_t free_count;    /* in the node's hands */
+    uint32_t *free_blocks;  /* their indices, a stack; allocated when first needed */
+    uint64_t not_before_ns; /* swept: no grant from it before */
+    struct list link;       /* in its class, while it has free blocks */
 };
 
 /* Chunks of one block size that have free blocks. */

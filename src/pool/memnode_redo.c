@@ -1,7 +1,7 @@
 /*
- * memnode_redo.c - R16: before a restarted memory node serves anybody, it finishes what intents say about
- * its own memory. A list may have been cut off in the middle by the node's own death; its writer, if it
- * lives, still holds the lock and does the same again, which changes nothing.
+ * memnode_redo.c - R16: before a restarted memory node serves anybody, it finishes what intents say
+ * about its own memory. A list may have been cut off in the middle by the node's own death; its
+ * writer, if it lives, still holds the lock and does the same again, which changes nothing.
  */
 #include <stdlib.h>
 

@@ -54,8 +54,8 @@ static enum pando_status serve_sweep(struct memnode *memnode, struct fabric_requ
     memcpy(&asked, request->body.data, sizeof(asked));
     struct fabric_identity dead = {.member = asked.member, .incarnation = asked.incarnation};
     /* Oneself, or one that cannot come back: a living member's memory is not anybody's. */
-    bool itself = request->from.member == dead.member &&
-                  request->from.incarnation == dead.incarnation;
+    bool itself =
+        request->from.member == dead.member && request->from.incarnation == dead.incarnation;
     if (dead.member == 0 || (!itself && !fabric_fenced(memnode->fabric, dead)))
         return PANDO_DENIED;
     enum pando_status status = memnode_sweep_co(memnode, dead, &reply);

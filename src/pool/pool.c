@@ -16,7 +16,8 @@ static const uint32_t DRIFT_PPM = 10000;
 static const uint64_t RECONNECT_PAUSE_NS = 10 * RT_NS_PER_MS;
 enum { RECONNECT_TRIES = 3 };
 
-/* ---- joining ----------------------------------------------------------------------------------------- */
+/* ---- joining
+ * ----------------------------------------------------------------------------------------- */
 
 static enum pando_status fail(char *error, size_t error_bytes, enum pando_status status,
                               uint16_t node, const char *what)
@@ -165,7 +166,8 @@ void pool_leave_co(struct pool *pool)
     free(pool);
 }
 
-/* ---- what it is ----------------------------------------------------------------------------------------- */
+/* ---- what it is
+ * ----------------------------------------------------------------------------------------- */
 
 struct fabric_identity pool_identity(const struct pool *pool)
 {
@@ -227,7 +229,8 @@ uint64_t pool_recoveries(const struct pool *pool)
     return atomic_load_explicit(&pool->recoveries, memory_order_relaxed);
 }
 
-/* ---- sessions --------------------------------------------------------------------------------------------- */
+/* ---- sessions
+ * --------------------------------------------------------------------------------------------- */
 
 static void session_free(struct pool_session *session)
 {

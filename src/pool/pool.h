@@ -1,14 +1,14 @@
 /*
  * pool.h - a client's view of a pool: memory nodes reached one-sided, and the other members.
  *
- * A process joins a pool once (struct pool) and gets an identity; each of its threads opens a session
- * (struct pool_session) with endpoints of its own. As a member it sends heartbeats, watches those of the
- * others, and when one stops, fences it everywhere, finishes what it left half done, releases its locks
- * and takes back its memory (R13 to R16). A member that was itself declared dead finds out at its next
- * operation: FENCED. It then has to leave and join again.
+ * A process joins a pool once (struct pool) and gets an identity; each of its threads opens a
+ * session (struct pool_session) with endpoints of its own. As a member it sends heartbeats, watches
+ * those of the others, and when one stops, fences it everywhere, finishes what it left half done,
+ * releases its locks and takes back its memory (R13 to R16). A member that was itself declared dead
+ * finds out at its next operation: FENCED. It then has to leave and join again.
  *
- * Suspends: everything that ends in _co. Threads: a session belongs to its loop; struct pool's functions
- * say themselves.
+ * Suspends: everything that ends in _co. Threads: a session belongs to its loop; struct pool's
+ * functions say themselves.
  */
 #ifndef POOL_POOL_H
 #define POOL_POOL_H
@@ -30,13 +30,15 @@ struct pool_options {
 
 enum { POOL_NODES_MAX = 256 };
 
-/* Joins, and starts the member's tasks on this loop. Errors as one line for a person: VERSION another
- * format, INVALID nodes that are not one pool, FULL no member slot, and those of fabric_connect_co. */
+/* Joins, and starts the member's tasks on this loop. Errors as one line for a person: VERSION
+ * another format, INVALID nodes that are not one pool, FULL no member slot, and those of
+ * fabric_connect_co. */
 PANDO_MUST_CHECK enum pando_status pool_join_co(struct fabric *fabric,
                                                 const struct pool_options *options,
                                                 struct pool **out, char *error, size_t error_bytes);
 
-/* Gives everything back and ends the member's tasks; all sessions are closed. On the loop that joined. */
+/* Gives everything back and ends the member's tasks; all sessions are closed. On the loop that
+ * joined. */
 void pool_leave_co(struct pool *pool);
 
 /* Any thread. */
@@ -56,7 +58,8 @@ bool pool_fenced(const struct pool *pool);
 /* Where a memory node's things are: its superblock as read when joining. */
 const struct pool_superblock *pool_superblock(const struct pool *pool, uint16_t node);
 
-/* ---- sessions -------------------------------------------------------------------------------------- */
+/* ---- sessions
+ * -------------------------------------------------------------------------------------- */
 
 PANDO_MUST_CHECK enum pando_status pool_session_open_co(struct pool *pool,
                                                         struct pool_session **out);
@@ -76,7 +79,8 @@ PANDO_MUST_CHECK enum pando_status pool_reconnect_co(struct pool_session *sessio
 void pool_session_counters(const struct pool_session *session,
                            struct fabric_counters out[FABRIC_TARGETS]);
 
-/* ---- locks (R9 to R12) --------------------------------------------------------------------------------- */
+/* ---- locks (R9 to R12)
+ * --------------------------------------------------------------------------------- */
 
 struct pool_lock {
     fabric_address address;
@@ -98,9 +102,10 @@ PANDO_MUST_CHECK enum pando_status pool_lock_co(struct pool_session *session,
 PANDO_MUST_CHECK enum pando_status pool_unlock_co(struct pool_session *session,
                                                   const struct pool_lock *lock);
 
-/* What to do after a CAS found the lock held by `word` (0: the CAS itself failed), for those who take
- * locks in lists of their own: sleeps a growing, random while. A dead owner is recovered by the monitors;
- * a word whose owner is no member any more is taken away here. TIMEOUT: ten leases have passed. */
+/* What to do after a CAS found the lock held by `word` (0: the CAS itself failed), for those who
+ * take locks in lists of their own: sleeps a growing, random while. A dead owner is recovered by
+ * the monitors; a word whose owner is no member any more is taken away here. TIMEOUT: ten leases
+ * have passed. */
 struct pool_backoff {
     unsigned tries; /* all zero to begin with */
     uint64_t deadline_ns;
@@ -109,16 +114,17 @@ PANDO_MUST_CHECK enum pando_status pool_lock_backoff_co(struct pool_session *ses
                                                         fabric_address lock, uint64_t word,
                                                         struct pool_backoff *backoff);
 
-/* R11. A list that ended in releasing this lock failed with BROKEN: reconnects (which fences the old
- * session) and looks. *applied says whether it was; if not, the lock is still ours and the list may be
- * sent again. UNKNOWN or FENCED: it can no longer be said, or we are no longer we. */
+/* R11. A list that ended in releasing this lock failed with BROKEN: reconnects (which fences the
+ * old session) and looks. *applied says whether it was; if not, the lock is still ours and the list
+ * may be sent again. UNKNOWN or FENCED: it can no longer be said, or we are no longer we. */
 PANDO_MUST_CHECK enum pando_status pool_resolve_co(struct pool_session *session,
                                                    const struct pool_lock *lock, bool *applied);
 
-/* ---- intents (R18) ---------------------------------------------------------------------------------------- */
+/* ---- intents (R18)
+ * ---------------------------------------------------------------------------------------- */
 
-/* A slot for an intent, on the same node as what it protects. Slots are bounded: suspends until one is
- * free. The slot's header word is 0. */
+/* A slot for an intent, on the same node as what it protects. Slots are bounded: suspends until one
+ * is free. The slot's header word is 0. */
 enum { POOL_INTENT_BYTES = 16 * 1024 };
 PANDO_MUST_CHECK enum pando_status pool_intent_take_co(struct pool_session *session, uint16_t node,
                                                        fabric_address *slot);
@@ -126,22 +132,26 @@ PANDO_MUST_CHECK enum pando_status pool_intent_take_co(struct pool_session *sess
 /* Its header word is 0 again. */
 void pool_intent_give(struct pool_session *session, fabric_address slot);
 
-/* ---- memory -------------------------------------------------------------------------------------------------- */
+/* ---- memory
+ * --------------------------------------------------------------------------------------------------
+ */
 
 /* A block of that size (a multiple of 64, up to a chunk) on a node, or on any node in turn
- * (POOL_ANY_NODE). Mostly without a message. Its contents are undefined but for its header; its next
- * version is block->version + 1. FULL: no memory on that node, or on none. */
+ * (POOL_ANY_NODE). Mostly without a message. Its contents are undefined but for its header; its
+ * next version is block->version + 1. FULL: no memory on that node, or on none. */
 enum { POOL_ANY_NODE = 0xffff };
 PANDO_MUST_CHECK enum pando_status pool_alloc_co(struct pool_session *session, uint16_t node,
                                                  uint32_t block_bytes, struct pool_block *block);
 
-/* Gives a block back; it is used again after the grace period. Its tenure word is written unless the
- * caller has done so (FREE, held by this member). block->version is the last version it had. */
+/* Gives a block back; it is used again after the grace period. Its tenure word is written unless
+ * the caller has done so (FREE, held by this member). block->version is the last version it had. */
 PANDO_MUST_CHECK enum pando_status pool_free_co(struct pool_session *session,
                                                 const struct pool_block *block,
                                                 uint32_t block_bytes, bool tenure_written);
 
-/* ---- tables ----------------------------------------------------------------------------------------------------- */
+/* ---- tables
+ * -----------------------------------------------------------------------------------------------------
+ */
 
 struct pool_table_options {
     const char *name;
@@ -176,7 +186,8 @@ PANDO_MUST_CHECK enum pando_status pool_root_swap_co(struct pool_session *sessio
                                                      uint64_t expected, uint64_t desired,
                                                      uint64_t *found);
 
-/* ---- members and statistics -------------------------------------------------------------------------------------- */
+/* ---- members and statistics
+ * -------------------------------------------------------------------------------------- */
 
 struct pool_member {
     uint16_t member;
@@ -189,8 +200,9 @@ PANDO_MUST_CHECK enum pando_status pool_members_co(struct pool_session *session,
                                                    struct pool_member *out, unsigned capacity,
                                                    unsigned *count);
 
-/* Declares a member dead and recovers it; the monitor does that by itself. NOT_FOUND: it is not there
- * in that incarnation. BROKEN, UNSUPPORTED: it cannot be fenced, so nothing was taken over. */
+/* Declares a member dead and recovers it; the monitor does that by itself. NOT_FOUND: it is not
+ * there in that incarnation. BROKEN, UNSUPPORTED: it cannot be fenced, so nothing was taken over.
+ */
 PANDO_MUST_CHECK enum pando_status pool_recover_co(struct pool_session *session,
                                                    struct fabric_identity dead);
 

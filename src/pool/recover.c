@@ -8,9 +8,10 @@
  *   5  its memory is swept
  *   6  its slot is freed
  *
- * Each step can be done twice, and a recoverer that dies is replaced: the word of step 1 counts on while
- * somebody works on it, and a word that stands still is taken over by the next. After step 2 nothing of
- * the dead one arrives any more, so what the later steps read does not change under them but by us.
+ * Each step can be done twice, and a recoverer that dies is replaced: the word of step 1 counts on
+ * while somebody works on it, and a word that stands still is taken over by the next. After step 2
+ * nothing of the dead one arrives any more, so what the later steps read does not change under them
+ * but by us.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,7 @@ struct recovery {
     struct pool_session *session;
     struct pool *pool;
     struct fabric_identity dead;
-    uint64_t word; /* the heartbeat word as we last wrote it */
+    uint64_t word;   /* the heartbeat word as we last wrote it */
     uint8_t *buffer; /* PIECE_BYTES */
     struct intent *intent;
 };
@@ -37,7 +38,8 @@ static bool not_later(struct fabric_identity one, struct fabric_identity than)
            (int16_t)(uint16_t)(one.incarnation - than.incarnation) <= 0;
 }
 
-/* ---- 1: claiming it ------------------------------------------------------------------------------------------- */
+/* ---- 1: claiming it
+ * ------------------------------------------------------------------------------------------- */
 
 static enum pando_status claim_co(struct recovery *recovery)
 {
@@ -67,25 +69,26 @@ static enum pando_status count_on_co(struct recovery *recovery, enum pool_member
     beat.state = state;
     beat.counter++;
     uint64_t word = pool_heartbeat_pack(beat);
-    enum pando_status status =
-        pool_word_cas_co(recovery->session,
-                         pool_heartbeat_address(recovery->pool, recovery->dead.member),
-                         recovery->word, word, &old);
+    enum pando_status status = pool_word_cas_co(
+        recovery->session, pool_heartbeat_address(recovery->pool, recovery->dead.member),
+        recovery->word, word, &old);
     if (status == PANDO_OK && old != recovery->word)
         return PANDO_NOT_FOUND;
     recovery->word = word;
     return status;
 }
 
-/* ---- 2: fencing ------------------------------------------------------------------------------------------------ */
+/* ---- 2: fencing
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static enum pando_status fence_member_window_co(struct recovery *recovery,
                                                 const struct pool_member *member)
 {
     struct fabric_endpoint *endpoint;
     struct fabric *fabric = recovery->pool->fabric;
-    enum pando_status status = fabric_add_peer(fabric, member->record.node, FABRIC_COMPUTE,
-                                               member->record.location);
+    enum pando_status status =
+        fabric_add_peer(fabric, member->record.node, FABRIC_COMPUTE, member->record.location);
     if (status == PANDO_OK)
         status = fabric_connect_co(fabric, member->record.node, &endpoint);
     if (status != PANDO_OK)
@@ -101,8 +104,7 @@ static enum pando_status fence_windows_co(struct recovery *recovery)
     struct pool_member *members = malloc(POOL_MEMBERS * sizeof(*members));
     if (members == NULL)
         return PANDO_NO_MEMORY;
-    enum pando_status status =
-        pool_members_co(recovery->session, members, POOL_MEMBERS, &count);
+    enum pando_status status = pool_members_co(recovery->session, members, POOL_MEMBERS, &count);
     for (unsigned i = 0; i < count && status == PANDO_OK; i++) {
         const struct pool_member *member = &members[i];
         if (member->beat.state != POOL_ALIVE || member->record.location[0] == '\0' ||
@@ -127,7 +129,9 @@ static enum pando_status fence_co(struct recovery *recovery)
     return status == PANDO_OK ? fence_windows_co(recovery) : status;
 }
 
-/* ---- 3: intents ------------------------------------------------------------------------------------------------- */
+/* ---- 3: intents
+ * -------------------------------------------------------------------------------------------------
+ */
 
 static enum pando_status write_co(struct recovery *recovery, fabric_address address,
                                   const void *bytes, uint32_t size)
@@ -152,8 +156,8 @@ static enum pando_status redo_co(struct recovery *recovery, fabric_address slot)
     if (status == PANDO_OK)
         status = write_co(recovery, slot, &zero, sizeof(zero));
     if (status == PANDO_OK)
-        status = pool_word_cas_co(recovery->session, intent->home.address, intent->home.word, 0,
-                                  &old);
+        status =
+            pool_word_cas_co(recovery->session, intent->home.address, intent->home.word, 0, &old);
     return status;
 }
 
@@ -161,8 +165,7 @@ static enum pando_status redo_slot_co(struct recovery *recovery, fabric_address 
                                       uint32_t slot_bytes)
 {
     uint64_t home;
-    struct fabric_op read =
-        fabric_read(fabric_address_offset(slot), recovery->buffer, slot_bytes);
+    struct fabric_op read = fabric_read(fabric_address_offset(slot), recovery->buffer, slot_bytes);
     enum pando_status status =
         pool_submit_co(recovery->session, fabric_address_node(slot), &read, 1);
     if (status != PANDO_OK ||
@@ -192,8 +195,8 @@ static enum pando_status redo_chunk_co(struct recovery *recovery, fabric_address
             pool_submit_co(recovery->session, fabric_address_node(chunk), reads, count);
         for (uint32_t i = 0; i < count && status == PANDO_OK; i++) {
             if (headers[i] != 0)
-                status = redo_slot_co(recovery, chunk + (uint64_t)(from + i) * slot_bytes,
-                                      slot_bytes);
+                status =
+                    redo_slot_co(recovery, chunk + (uint64_t)(from + i) * slot_bytes, slot_bytes);
         }
         if (status != PANDO_OK)
             return status;
@@ -227,7 +230,9 @@ static enum pando_status redo_node_co(struct recovery *recovery, uint16_t node)
     return status;
 }
 
-/* ---- 4: locks --------------------------------------------------------------------------------------------------- */
+/* ---- 4: locks
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 static enum pando_status release_locks_co(struct recovery *recovery, uint16_t node)
 {
@@ -252,7 +257,9 @@ static enum pando_status release_locks_co(struct recovery *recovery, uint16_t no
     return status;
 }
 
-/* ---- 5: memory -------------------------------------------------------------------------------------------------- */
+/* ---- 5: memory
+ * --------------------------------------------------------------------------------------------------
+ */
 
 static enum pando_status sweep_co(struct recovery *recovery, uint16_t node)
 {
@@ -265,7 +272,9 @@ static enum pando_status sweep_co(struct recovery *recovery, uint16_t node)
                           slice_of(&request, sizeof(request)), NULL, 0, NULL);
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------------------- */
+/* ---- all of it
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 typedef enum pando_status (*node_step)(struct recovery *recovery, uint16_t node);
 

@@ -20,8 +20,8 @@ void rt_fd_remove(struct rt_loop *loop, struct rt_fd *fd);
 
 /*
  * Called in every turn of the loop while linked. Returns true when it made progress. What it waits
- * for must also wake the loop through an rt_fd, a timer or a message, because the loop stops turning
- * some time after the last progress.
+ * for must also wake the loop through an rt_fd, a timer or a message, because the loop stops
+ * turning some time after the last progress.
  */
 struct rt_poller {
     struct list link;

@@ -3,8 +3,8 @@
  *
  * One turn: deliver messages, run every runnable task once, call the pollers, look at the
  * descriptors, fire the timers. While turns make progress nothing sleeps. Without progress the loop
- * goes on turning for a bounded time, because waking a sleeping core costs tens of microseconds, and
- * then sleeps in epoll_wait until a descriptor, a timer or a message wakes it.
+ * goes on turning for a bounded time, because waking a sleeping core costs tens of microseconds,
+ * and then sleeps in epoll_wait until a descriptor, a timer or a message wakes it.
  */
 #include <errno.h>
 #include <sched.h>

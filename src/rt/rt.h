@@ -1,9 +1,9 @@
 /*
  * rt.h - the runtime: one event loop per thread, many coroutines ("tasks") per loop.
  *
- * Everything above this folder takes its time, its randomness and its threads from here, so that the
- * same object code runs on real threads and in the simulator (rt/sim), where all loops share one
- * thread and time is virtual.
+ * Everything above this folder takes its time, its randomness and its threads from here, so that
+ * the same object code runs on real threads and in the simulator (rt/sim), where all loops share
+ * one thread and time is virtual.
  *
  * Rules
  *  - A function that may suspend ends in _co and is called on a task only. Whatever other tasks may
@@ -68,8 +68,8 @@ size_t rt_loop_runnable(const struct rt_loop *loop);
 uint64_t rt_loop_sleeps(const struct rt_loop *loop);
 
 /* Starts a thread with a loop of its own that runs main(arg) as its first task, and later whatever
- * is posted to it, until no task is left. The name (up to 15 characters) is what `top -H` shows. *out
- * is set before main begins, so that main may use it. */
+ * is posted to it, until no task is left. The name (up to 15 characters) is what `top -H` shows.
+ * *out is set before main begins, so that main may use it. */
 PANDO_MUST_CHECK enum pando_status rt_thread_start(const char *name, rt_fn main, void *arg,
                                                    struct rt_thread **out);
 struct rt_loop *rt_thread_loop(struct rt_thread *thread);
@@ -114,7 +114,8 @@ uint64_t rt_now_ns(void);
 /* 64 random bits; not for secrets. */
 uint64_t rt_random(void);
 
-/* 64 bits from the machine itself, also outside of a loop: for seeds and ids of what no simulation made. */
+/* 64 bits from the machine itself, also outside of a loop: for seeds and ids of what no simulation
+ * made. */
 uint64_t rt_entropy(void);
 
 /* What a simulated CPU is charged for; free of cost on a real one. */
@@ -133,7 +134,8 @@ void rt_race_point(void);
 
 /* ---- timers -------------------------------------------------------------------------------- */
 
-/* `fire` runs on the loop, not on a task. The timer is disarmed before, so that it may arm itself. */
+/* `fire` runs on the loop, not on a task. The timer is disarmed before, so that it may arm itself.
+ */
 struct rt_timer {
     struct heap_node node;
     void (*fire)(struct rt_timer *timer);

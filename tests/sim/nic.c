@@ -1,6 +1,6 @@
 /*
- * The NIC model against the figures it was fitted to: Sherman, sections 3.2.2, 3.2.3, 4.3 and 5.7. All
- * rates and times are simulated (model cx5).
+ * The NIC model against the figures it was fitted to: Sherman, sections 3.2.2, 3.2.3, 4.3 and 5.7.
+ * All rates and times are simulated (model cx5).
  */
 #include <math.h>
 #include <time.h>
@@ -57,8 +57,8 @@ static void finish(rt_fn task, uint64_t end_ns)
     for (int n = 0; n < run->nodes; n++) {
         for (int t = 0; t < run->threads; t++) {
             for (int d = 0; d < run->depth; d++)
-                CHECK_OK(rt_spawn(fabric_sim_loop(run->clients[n], (unsigned)t), task,
-                                  run->clients[n]));
+                CHECK_OK(
+                    rt_spawn(fabric_sim_loop(run->clients[n], (unsigned)t), task, run->clients[n]));
         }
     }
     CHECK(sim_run(fabric_sim_world(run->net), RT_NEVER) == SIM_QUIET);
@@ -143,12 +143,13 @@ static void test_single_verbs(void)
            "host CAS on one word %.2f\n",
            write_128, write_512, cas_chip, cas_one);
     CHECK(write_128 > 50);
-    CHECK(write_512 < 12.5e3 / 512);           /* bound by bandwidth */
+    CHECK(write_512 < 12.5e3 / 512); /* bound by bandwidth */
     CHECK(cas_chip > 90 && cas_chip < 120);
     CHECK(cas_one > 6 && cas_one < 9);
 }
 
-/* ---- the lock experiment of section 5.7 -------------------------------------------------------------- */
+/* ---- the lock experiment of section 5.7
+ * -------------------------------------------------------------- */
 
 static uint64_t zipf_lock(void)
 {
@@ -220,8 +221,8 @@ static void print_real_speed(void)
     run->make = make_read;
     finish(one_sided_task, 100 * RT_NS_PER_MS);
     clock_gettime(CLOCK_MONOTONIC, &after);
-    double seconds = (double)(after.tv_sec - before.tv_sec) +
-                     (double)(after.tv_nsec - before.tv_nsec) / 1e9;
+    double seconds =
+        (double)(after.tv_sec - before.tv_sec) + (double)(after.tv_nsec - before.tv_nsec) / 1e9;
     printf("simulator: %.2f M operations a second of real time\n",
            (double)run->done / seconds / 1e6);
     stop();

@@ -1,10 +1,11 @@
 /*
- * The pool attacked: clients move money between accounts in remote memory, under locks and intents, while
- * they are killed and paused at random operations. Whatever happens, in the end the sum is right, no
- * lock is left, every dead member was recovered, and no memory is lost.
+ * The pool attacked: clients move money between accounts in remote memory, under locks and intents,
+ * while they are killed and paused at random operations. Whatever happens, in the end the sum is
+ * right, no lock is left, every dead member was recovered, and no memory is lost.
  *
  *   test_sim_pool [FIRST LAST] [--trace]     seeds; a failing one is printed and can be run alone
- *   test_sim_pool --break WHAT FIRST LAST    with something broken on purpose; exits 0 if it was noticed
+ *   test_sim_pool --break WHAT FIRST LAST    with something broken on purpose; exits 0 if it was
+ * noticed
  */
 #include "pool/pool.h"
 
@@ -66,17 +67,16 @@ static void violate(const char *what)
         world.violation = what;
 }
 
-/* ---- accounts ---------------------------------------------------------------------------------------- */
+/* ---- accounts
+ * ---------------------------------------------------------------------------------------- */
 
 static void account_fill(struct pool *pool, struct account *account, fabric_address address,
                          uint64_t version, uint64_t balance)
 {
     struct cell_place place = {
         .pool = pool_id(pool), .table = TABLE, .kind = KIND, .address = address};
-    struct pool_tenure tenure = {.state = POOL_BLOCK_LIVE,
-                                 .kind = KIND,
-                                 .table = TABLE,
-                                 .holder = pool_identity(pool)};
+    struct pool_tenure tenure = {
+        .state = POOL_BLOCK_LIVE, .kind = KIND, .table = TABLE, .holder = pool_identity(pool)};
     *account = (struct account){.address = address,
                                 .version = version,
                                 .tenure = pool_tenure_pack(tenure),
@@ -94,7 +94,8 @@ static bool account_valid(struct pool *pool, const struct account *account, fabr
     return cell_valid(&place, account, sizeof(*account)) && account->address == address;
 }
 
-/* ---- a transfer ---------------------------------------------------------------------------------------- */
+/* ---- a transfer
+ * ---------------------------------------------------------------------------------------- */
 
 struct side {
     fabric_address address;
@@ -132,8 +133,8 @@ static enum pando_status side_lock_co(struct pool_session *session, struct side 
 
 static enum pando_status side_read_co(struct pool_session *session, struct side *side)
 {
-    struct fabric_op read = fabric_read(fabric_address_offset(side->address), &side->account,
-                                        sizeof(side->account));
+    struct fabric_op read =
+        fabric_read(fabric_address_offset(side->address), &side->account, sizeof(side->account));
     return pool_submit_co(session, fabric_address_node(side->address), &read, 1);
 }
 
@@ -154,7 +155,8 @@ static struct fabric_op write_account(const struct side *side)
                         sizeof(side->account));
 }
 
-/* Sends a list that must not be repeated unless it was not applied; ends in the release of `home`. */
+/* Sends a list that must not be repeated unless it was not applied; ends in the release of `home`.
+ */
 static enum pando_status commit_list_co(struct pool_session *session, struct side *home,
                                         struct fabric_op *ops, uint32_t count)
 {
@@ -172,7 +174,8 @@ static enum pando_status commit_list_co(struct pool_session *session, struct sid
 
 static const uint64_t zero;
 
-/* `far` is on another node: intent, far image, near image and end of the intent, far lock, home lock. */
+/* `far` is on another node: intent, far image, near image and end of the intent, far lock, home
+ * lock. */
 static enum pando_status commit_two_nodes_co(struct pool_session *session, struct side *home,
                                              struct side *far, fabric_address slot,
                                              const uint8_t *intent, uint32_t intent_bytes)
@@ -275,7 +278,8 @@ static enum pando_status transfer_co(struct pool_session *session, uint8_t *buff
     return commit_co(session, first, second, buffer);
 }
 
-/* ---- clients -------------------------------------------------------------------------------------------- */
+/* ---- clients
+ * -------------------------------------------------------------------------------------------- */
 
 struct client {
     struct fabric *fabric;
@@ -305,8 +309,9 @@ static void transfer_task(void *arg)
         if (!fabric_sim_dead(client->fabric))
             world.transfers++;
         /* Memory comes and goes meanwhile. */
-        if (i % 4 == 0 && pool_alloc_co(client->sessions[self->thread], POOL_ANY_NODE, BLOCK_BYTES,
-                                        &block) == PANDO_OK &&
+        if (i % 4 == 0 &&
+            pool_alloc_co(client->sessions[self->thread], POOL_ANY_NODE, BLOCK_BYTES, &block) ==
+                PANDO_OK &&
             rt_random() % 4 != 0)
             (void)!pool_free_co(client->sessions[self->thread], &block, BLOCK_BYTES, false);
     }
@@ -336,7 +341,8 @@ static void client_task(void *arg)
     struct client client = {.fabric = arg};
     struct thread_arg threads[THREADS];
     char error[256];
-    struct pool_options options = {.memory_nodes = MEMORIES, .name = "client", .lease_ns = LEASE_NS};
+    struct pool_options options = {
+        .memory_nodes = MEMORIES, .name = "client", .lease_ns = LEASE_NS};
 
     while (!world.ready)
         rt_sleep_co(10 * RT_NS_PER_US);
@@ -354,7 +360,8 @@ static void client_task(void *arg)
     world.clients_running--;
 }
 
-/* ---- setting up and checking ------------------------------------------------------------------------------ */
+/* ---- setting up and checking
+ * ------------------------------------------------------------------------------ */
 
 static void create_accounts_co(struct pool_session *session)
 {
@@ -452,7 +459,8 @@ static void checker_task(void *arg)
     pool_leave_co(pool);
 }
 
-/* ---- one seed --------------------------------------------------------------------------------------------- */
+/* ---- one seed
+ * --------------------------------------------------------------------------------------------- */
 
 static void build(void)
 {
@@ -535,8 +543,8 @@ static uint64_t run_seed(uint64_t seed, enum broken broken, bool trace)
     plan_faults();
     if (trace)
         sim_set_trace(fabric_sim_world(world.net), print_trace, NULL);
-    CHECK_OK(rt_spawn(fabric_sim_loop(world.clients[CHECKER], 0), checker_task,
-                      world.clients[CHECKER]));
+    CHECK_OK(
+        rt_spawn(fabric_sim_loop(world.clients[CHECKER], 0), checker_task, world.clients[CHECKER]));
     for (int i = 0; i < CLIENTS; i++)
         CHECK_OK(rt_spawn(fabric_sim_loop(world.clients[i], 0), client_task, world.clients[i]));
     enum sim_end end = sim_run(fabric_sim_world(world.net), 20 * RT_NS_PER_S);

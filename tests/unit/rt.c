@@ -1,6 +1,6 @@
 /*
- * The real loop: tasks, parking, timers, wait queues between threads, messages, offloading, and that
- * an idle loop sleeps.
+ * The real loop: tasks, parking, timers, wait queues between threads, messages, offloading, and
+ * that an idle loop sleeps.
  */
 #include "rt/rt.h"
 
@@ -118,7 +118,8 @@ static void test_many_tasks(void)
     rt_loop_destroy(loop);
 }
 
-/* ---- several threads -------------------------------------------------------------------------- */
+/* ---- several threads --------------------------------------------------------------------------
+ */
 
 enum { THREADS = 4, ROUNDS = 20000 };
 

@@ -1,8 +1,8 @@
 /*
  * chaos.c - executing a list in pieces, as unkindly as rules 1 and 2 of fabric.h allow.
  *
- * On arrival every operation is cut into pieces and every piece gets a time. An operation starts after
- * the end of those it is ordered behind, and at any time with respect to the others.
+ * On arrival every operation is cut into pieces and every piece gets a time. An operation starts
+ * after the end of those it is ordered behind, and at any time with respect to the others.
  */
 #include <stdlib.h>
 
@@ -23,7 +23,8 @@ static bool ordered(enum fabric_kind first, enum fabric_kind second)
            ((first == FABRIC_CAS || first == FABRIC_FAA) && second == FABRIC_READ);
 }
 
-static void step_add(struct transfer *transfer, double at_ns, uint32_t op, uint32_t from, uint32_t to)
+static void step_add(struct transfer *transfer, double at_ns, uint32_t op, uint32_t from,
+                     uint32_t to)
 {
     if (transfer->step_count == transfer->step_capacity) {
         uint32_t capacity = transfer->step_capacity == 0 ? 16 : transfer->step_capacity * 2;
@@ -123,9 +124,9 @@ static enum pando_status execute_step(struct transfer *transfer, const struct st
                              step->to - step->from);
         return PANDO_OK;
     case FABRIC_WRITE: {
-        struct fabric_op piece = fabric_write(op->offset + step->from,
-                                              (const uint8_t *)op->write_from + step->from,
-                                              step->to - step->from);
+        struct fabric_op piece =
+            fabric_write(op->offset + step->from, (const uint8_t *)op->write_from + step->from,
+                         step->to - step->from);
         sim_late_record(transfer->net, transfer->target, transfer->source->node, &piece);
         copy_to_shared(at + step->from, piece.write_from, piece.size);
         return PANDO_OK;

@@ -47,9 +47,9 @@ static void datagram_send(struct process *process, struct machine *to, struct sl
     datagram->size = bytes.size;
     memcpy(datagram->bytes, bytes.data, bytes.size);
     sim_event_init(&datagram->event, net->sim, datagram_fire);
-    double arrival = sim_port_send(net, &process->machine->port, &to->port,
-                                   (double)sim_now_ns(net->sim) + sim_jitter(net),
-                                   (double)bytes.size, 1);
+    double arrival =
+        sim_port_send(net, &process->machine->port, &to->port,
+                      (double)sim_now_ns(net->sim) + sim_jitter(net), (double)bytes.size, 1);
     sim_event_at(&datagram->event, (uint64_t)arrival);
 }
 

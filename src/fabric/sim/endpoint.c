@@ -17,8 +17,7 @@ static void break_fire(struct rt_timer *timer)
     sim_endpoint_break(endpoint);
 }
 
-enum pando_status sim_connect_co(struct fabric *fabric, uint16_t node,
-                                 struct fabric_endpoint **out)
+enum pando_status sim_connect_co(struct fabric *fabric, uint16_t node, struct fabric_endpoint **out)
 {
     struct process *process = container_of(fabric, struct process, base);
     struct fabric_sim *net = process->net;
@@ -87,8 +86,7 @@ void sim_endpoint_break(struct endpoint *endpoint)
     sim_event_cancel(&endpoint->break_event);
     sim_trace(net->sim, "break", endpoint->base.fabric->node, endpoint->base.node, endpoint->id);
     endpoint->base.broken = true;
-    list_for_each_safe(link, &net->transfers)
-    {
+    list_for_each_safe (link, &net->transfers) {
         struct transfer *transfer = container_of(link, struct transfer, link);
         if (transfer->endpoint == endpoint)
             sim_transfer_orphan(transfer);
@@ -100,7 +98,7 @@ void sim_endpoint_break_later(struct endpoint *endpoint)
     struct fabric_sim *net = endpoint->source->net;
     if (endpoint->base.broken || heap_contains(&endpoint->break_event.timer.node))
         return;
-    uint64_t wait_ns = 1 + net->options.break_ns / 2 +
-                       prng_below(sim_prng(net->sim), net->options.break_ns);
+    uint64_t wait_ns =
+        1 + net->options.break_ns / 2 + prng_below(sim_prng(net->sim), net->options.break_ns);
     sim_event_at(&endpoint->break_event, sim_now_ns(net->sim) + wait_ns);
 }

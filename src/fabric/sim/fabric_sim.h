@@ -2,8 +2,8 @@
  * fabric_sim.h - the fabric of a simulated world: a model of NICs and links in virtual time, and an
  * adversary that uses every freedom fabric.h leaves, and none that it does not.
  *
- * With all chances of `struct fabric_sim_chaos` zero it is a performance model: lists are executed at
- * one point in time each. With chances it tears, spreads and reorders as rules 1 and 2 allow.
+ * With all chances of `struct fabric_sim_chaos` zero it is a performance model: lists are executed
+ * at one point in time each. With chances it tears, spreads and reorders as rules 1 and 2 allow.
  * Everything random comes from the world's seed.
  */
 #ifndef FABRIC_SIM_FABRIC_SIM_H
@@ -17,16 +17,17 @@ struct fabric_sim;
 
 /* Chances are per transfer, from 0 to 1. */
 struct fabric_sim_chaos {
-    double tear;                 /* a transfer is applied in pieces, at different times, in any order */
-    double spread;               /* operations of a list that are not ordered move apart */
-    uint64_t spread_ns;          /* how far pieces and operations may lie apart */
-    double delay;                /* a list is late */
-    uint64_t delay_ns;           /* by up to this much */
-    double late_cpu;             /* a WRITE is seen late by the target's own CPU */
-    uint64_t late_cpu_ns;        /* by up to this much */
+    double tear;          /* a transfer is applied in pieces, at different times, in any order */
+    double spread;        /* operations of a list that are not ordered move apart */
+    uint64_t spread_ns;   /* how far pieces and operations may lie apart */
+    double delay;         /* a list is late */
+    uint64_t delay_ns;    /* by up to this much */
+    double late_cpu;      /* a WRITE is seen late by the target's own CPU */
+    uint64_t late_cpu_ns; /* by up to this much */
     double datagram_loss;
     double datagram_duplicate;
-    bool no_fencing; /* test only: lists of the fenced get through, to show that a checker notices */
+    bool
+        no_fencing; /* test only: lists of the fenced get through, to show that a checker notices */
 };
 
 struct fabric_sim_options {
@@ -63,7 +64,8 @@ struct rt_loop *fabric_sim_loop(struct fabric *fabric, unsigned thread);
 unsigned fabric_sim_threads(struct fabric *fabric);
 struct sim_node *fabric_sim_machine(struct fabric *fabric);
 
-/* ---- faults, as data --------------------------------------------------------------------------- */
+/* ---- faults, as data ---------------------------------------------------------------------------
+ */
 
 /* The process dies now. Its lists in flight are applied, cut short or lost; peers' endpoints to it
  * break. What of its code still runs has no effect and sees every operation fail. */
@@ -73,8 +75,8 @@ bool fabric_sim_dead(const struct fabric *fabric);
 /* Operations (lists, calls, fences) this process has posted. */
 uint64_t fabric_sim_posted(const struct fabric *fabric);
 
-/* The same at its k-th operation from the beginning, counted from 1: that one may be sent, cut short
- * or lost. */
+/* The same at its k-th operation from the beginning, counted from 1: that one may be sent, cut
+ * short or lost. */
 void fabric_sim_kill_at(struct fabric *fabric, uint64_t k);
 
 /* At its k-th operation the whole machine stops for that long; the list then being posted may leave
@@ -91,7 +93,8 @@ PANDO_MUST_CHECK enum pando_status fabric_sim_restart(struct fabric *dead, bool 
 void fabric_sim_cut(struct fabric_sim *net, uint16_t a, uint16_t b);
 void fabric_sim_heal(struct fabric_sim *net, uint16_t a, uint16_t b);
 
-/* ---- datagrams ------------------------------------------------------------------------------------ */
+/* ---- datagrams
+ * ------------------------------------------------------------------------------------ */
 
 enum { FABRIC_SIM_DATAGRAM_MAX = 4096 };
 

@@ -1,6 +1,6 @@
 /*
- * late.c - a WRITE reaches memory before the target's CPU sees it (rule 4): while it is late, reads by
- * the target itself are given what was there before.
+ * late.c - a WRITE reaches memory before the target's CPU sees it (rule 4): while it is late, reads
+ * by the target itself are given what was there before.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -40,8 +40,7 @@ void sim_late_record(struct fabric_sim *net, struct machine *machine, uint16_t f
 
 void sim_late_flush(struct machine *machine, const struct machine *from)
 {
-    list_for_each_safe(link, &machine->late_writes)
-    {
+    list_for_each_safe (link, &machine->late_writes) {
         struct late_write *late = container_of(link, struct late_write, link);
         if (from == NULL || late->from == from->node)
             late_drop(machine, late);
@@ -94,8 +93,7 @@ enum pando_status sim_self_write(struct fabric *fabric, uint64_t offset, const v
     if (status != PANDO_OK)
         return status;
     /* It sees its own stores. */
-    list_for_each(link, &machine->late_writes)
-    {
+    list_for_each (link, &machine->late_writes) {
         struct late_write *late = container_of(link, struct late_write, link);
         uint64_t first, end;
         if (overlap(late, offset, size, &first, &end))

@@ -20,22 +20,22 @@
 
 struct sim_nic_model {
     const char *name;
-    double wire_ns;          /* one way */
-    double read_extra_ns;    /* at the target, beyond the queue: PCIe and memory */
+    double wire_ns;       /* one way */
+    double read_extra_ns; /* at the target, beyond the queue: PCIe and memory */
     double write_extra_ns;
     double atomic_host_extra_ns;
     double atomic_chip_extra_ns;
-    double jitter_mean_ns;   /* exponential, per list; mostly the poster's own PCIe and polling */
-    double message_in_ns;    /* READ, WRITE, call */
+    double jitter_mean_ns; /* exponential, per list; mostly the poster's own PCIe and polling */
+    double message_in_ns;  /* READ, WRITE, call */
     double message_out_ns;
     double atomic_chip_message_ns; /* an incoming atomic on on-chip memory */
-    double bytes_per_ns;     /* link, each way */
-    double header_bytes;     /* per message */
-    double bucket_chip_ns;   /* atomics on one bucket, one after the other: on-chip memory */
-    double bucket_host_ok_ns;   /* host memory: two PCIe transactions */
-    double bucket_host_fail_ns; /* a failed CAS skips the second */
-    uint32_t buckets;        /* chosen by the low bits of the word's address */
-    uint64_t device_bytes;   /* on-chip memory */
+    double bytes_per_ns;           /* link, each way */
+    double header_bytes;           /* per message */
+    double bucket_chip_ns;         /* atomics on one bucket, one after the other: on-chip memory */
+    double bucket_host_ok_ns;      /* host memory: two PCIe transactions */
+    double bucket_host_fail_ns;    /* a failed CAS skips the second */
+    uint32_t buckets;              /* chosen by the low bits of the word's address */
+    uint64_t device_bytes;         /* on-chip memory */
     uint64_t costs[RT_COST_COUNT]; /* of CPUs, in ns */
 };
 

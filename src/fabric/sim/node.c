@@ -76,7 +76,8 @@ struct sim *fabric_sim_world(struct fabric_sim *net)
     return net->sim;
 }
 
-/* ---- machines and processes --------------------------------------------------------------------- */
+/* ---- machines and processes ---------------------------------------------------------------------
+ */
 
 static struct process *process_create(struct fabric_sim *net, struct machine *machine,
                                       enum fabric_target target, unsigned threads, uint32_t life)
@@ -133,8 +134,7 @@ enum pando_status fabric_sim_add(struct fabric_sim *net,
     if (window_map_private(&machine->window, options->node, options->host_bytes,
                            options->device_bytes) != PANDO_OK)
         goto err_free;
-    struct process *process =
-        process_create(net, machine, options->target, options->threads, 1);
+    struct process *process = process_create(net, machine, options->target, options->threads, 1);
     if (process == NULL)
         goto err_window;
     list_push_back(&net->machines, &machine->link);
@@ -199,7 +199,8 @@ const struct fabric_ops sim_fabric_ops = {
     .close = sim_close,
 };
 
-/* ---- faults ---------------------------------------------------------------------------------------- */
+/* ---- faults
+ * ---------------------------------------------------------------------------------------- */
 
 bool fabric_sim_dead(const struct fabric *fabric)
 {
@@ -221,14 +222,12 @@ void fabric_sim_kill(struct fabric *fabric)
     sim_trace(net->sim, "kill", dead->base.node, dead->life, dead->posted);
     dead->dead = true;
     sim_transfers_of_dead(dead);
-    list_for_each(link, &dead->endpoints)
+    list_for_each (link, &dead->endpoints)
         sim_endpoint_break(container_of(link, struct endpoint, link));
     sim_rpcs_of_dead(dead);
-    list_for_each(process_link, &net->processes)
-    {
+    list_for_each (process_link, &net->processes) {
         struct process *other = container_of(process_link, struct process, link);
-        list_for_each(link, &other->endpoints)
-        {
+        list_for_each (link, &other->endpoints) {
             struct endpoint *endpoint = container_of(link, struct endpoint, link);
             if (endpoint->target == dead->machine)
                 sim_endpoint_break_later(endpoint);
@@ -289,8 +288,8 @@ enum pando_status fabric_sim_restart(struct fabric *fabric, bool keep, struct fa
         if (status != PANDO_OK)
             return status;
     }
-    struct process *process = process_create(dead->net, machine, dead->base.target, dead->threads,
-                                             dead->life + 1);
+    struct process *process =
+        process_create(dead->net, machine, dead->base.target, dead->threads, dead->life + 1);
     if (process == NULL)
         return PANDO_NO_MEMORY;
     sim_trace(dead->net->sim, "restart", machine->node, process->life, keep);
@@ -300,8 +299,7 @@ enum pando_status fabric_sim_restart(struct fabric *fabric, bool keep, struct fa
 
 static struct link_cut *cut_find(const struct fabric_sim *net, uint16_t a, uint16_t b)
 {
-    list_for_each(link, &net->cuts)
-    {
+    list_for_each (link, &net->cuts) {
         struct link_cut *cut = container_of(link, struct link_cut, link);
         if ((cut->a == a && cut->b == b) || (cut->a == b && cut->b == a))
             return cut;

@@ -38,8 +38,8 @@ double sim_port_message(struct fabric_sim *net, struct port *port, double now)
     return start;
 }
 
-/* An atomic whose bucket is busy holds up the whole queue. The caller sets *bucket's next free time,
- * which depends on whether the CAS succeeded. */
+/* An atomic whose bucket is busy holds up the whole queue. The caller sets *bucket's next free
+ * time, which depends on whether the CAS succeeded. */
 double sim_port_atomic(struct fabric_sim *net, struct port *port, double now, uint64_t offset,
                        double **bucket)
 {

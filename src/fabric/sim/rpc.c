@@ -1,8 +1,8 @@
 /*
  * rpc.c - what needs the target's help: connecting, fencing, calls.
  *
- * An rpc is one request and one reply. It belongs to the network until both the caller has its answer
- * and nothing of it is under way.
+ * An rpc is one request and one reply. It belongs to the network until both the caller has its
+ * answer and nothing of it is under way.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -59,9 +59,8 @@ static void send_reply(struct rpc *rpc, enum pando_status status)
     double now = (double)sim_now_ns(rpc->net->sim);
     rpc->status = status;
     rpc->replying = true;
-    double arrival =
-        sim_port_send(rpc->net, &rpc->target->port, &rpc->source->machine->port,
-                      now + sim_jitter(rpc->net), rpc->reply_size, 1);
+    double arrival = sim_port_send(rpc->net, &rpc->target->port, &rpc->source->machine->port,
+                                   now + sim_jitter(rpc->net), rpc->reply_size, 1);
     sim_event_at(&rpc->event, (uint64_t)arrival);
 }
 
@@ -163,8 +162,7 @@ static struct rpc *rpc_send(struct process *source, struct machine *target, enum
     rt_charge(RT_COST_VERB);
     double now = (double)sim_now_ns(net->sim) + sim_jitter(net);
     uint64_t late_ns = source->dead ? 0 : sim_process_posts(source);
-    double arrival =
-        sim_port_send(net, &source->machine->port, &target->port, now, body_size, 1);
+    double arrival = sim_port_send(net, &source->machine->port, &target->port, now, body_size, 1);
     sim_event_at(&rpc->event, (uint64_t)arrival + late_ns);
     if (source->dead) {
         /* A ghost: nothing was sent, and it learns so after a while. */
@@ -236,8 +234,7 @@ enum pando_status sim_call_co(struct fabric_endpoint *base, uint16_t method, str
 
 void sim_rpcs_of_dead(struct process *process)
 {
-    list_for_each_safe(link, &process->net->rpcs)
-    {
+    list_for_each_safe (link, &process->net->rpcs) {
         struct rpc *rpc = container_of(link, struct rpc, link);
         if (rpc->source == process || rpc->target == process->machine)
             rpc_finish(rpc, PANDO_BROKEN);

@@ -1,8 +1,8 @@
 /*
  * sim_int.h - what the files of the simulated fabric share.
  *
- * A *machine* stays: its NIC port, its window, its clock. A *process* is one life on it; after a kill
- * and a restart there is a new one, and the old one is a ghost whose operations all fail.
+ * A *machine* stays: its NIC port, its window, its clock. A *process* is one life on it; after a
+ * kill and a restart there is a new one, and the old one is a ghost whose operations all fail.
  */
 #ifndef FABRIC_SIM_SIM_INT_H
 #define FABRIC_SIM_SIM_INT_H
@@ -141,8 +141,8 @@ void sim_endpoint_break_later(struct endpoint *endpoint);
 void sim_post(struct fabric_endpoint *endpoint, struct fabric_list *list);
 void sim_transfer_orphan(struct transfer *transfer);
 void sim_transfer_drop(struct transfer *transfer);
-void sim_transfers_release(struct fabric_sim *net);      /* after a link healed */
-void sim_transfers_of_dead(struct process *process);     /* decides what becomes of its lists */
+void sim_transfers_release(struct fabric_sim *net);  /* after a link healed */
+void sim_transfers_of_dead(struct process *process); /* decides what becomes of its lists */
 void sim_transfers_fence(struct machine *target, struct fabric_identity identity);
 void sim_transfers_end_session(struct machine *target, uint64_t endpoint_id);
 void sim_transfers_destroy(struct fabric_sim *net);

@@ -1,6 +1,6 @@
 /*
- * transfer.c - a list's way through the network: out of the poster's NIC, into the target's, executed
- * there, and back.
+ * transfer.c - a list's way through the network: out of the poster's NIC, into the target's,
+ * executed there, and back.
  *
  * A transfer whose endpoint broke becomes an orphan: its list is handed back as BROKEN, and the
  * transfer goes on with copies, because rule 5 says that it may still be applied.
@@ -90,7 +90,8 @@ void sim_transfer_drop(struct transfer *transfer)
     transfer_end(transfer);
 }
 
-/* ---- posting ---------------------------------------------------------------------------------------- */
+/* ---- posting
+ * ---------------------------------------------------------------------------------------- */
 
 void sim_post(struct fabric_endpoint *base, struct fabric_list *list)
 {
@@ -131,7 +132,8 @@ void sim_post(struct fabric_endpoint *base, struct fabric_list *list)
     }
 }
 
-/* ---- at the target ------------------------------------------------------------------------------------ */
+/* ---- at the target
+ * ------------------------------------------------------------------------------------ */
 
 void sim_transfer_respond(struct transfer *transfer, double at_ns)
 {
@@ -145,8 +147,8 @@ void sim_transfer_respond(struct transfer *transfer, double at_ns)
         (transfer->response_bytes + net->model.header_bytes) / net->model.bytes_per_ns;
     from->link_out_free = (at_ns > from->link_out_free ? at_ns : from->link_out_free) + serial_ns;
     double arrival = from->link_out_free + net->model.wire_ns + transfer->extra_ns;
-    to->link_in_free = arrival > to->link_in_free + serial_ns ? arrival
-                                                              : to->link_in_free + serial_ns;
+    to->link_in_free =
+        arrival > to->link_in_free + serial_ns ? arrival : to->link_in_free + serial_ns;
     transfer->stage = TRANSFER_RESPOND;
     sim_event_at(&transfer->event, (uint64_t)to->link_in_free);
 }
@@ -244,8 +246,7 @@ static void transfer_fire(struct rt_timer *timer)
     struct transfer *transfer = container_of(timer, struct transfer, event.timer);
     struct fabric_sim *net = transfer->net;
 
-    if (transfer->stage != TRANSFER_STEP &&
-        !sim_linked(net, transfer->source, transfer->target)) {
+    if (transfer->stage != TRANSFER_STEP && !sim_linked(net, transfer->source, transfer->target)) {
         transfer->held_stage = transfer->stage;
         transfer->stage = TRANSFER_HELD;
         if (transfer->endpoint != NULL)
@@ -267,12 +268,12 @@ static void transfer_fire(struct rt_timer *timer)
     }
 }
 
-/* ---- what happens to them from outside ------------------------------------------------------------------ */
+/* ---- what happens to them from outside
+ * ------------------------------------------------------------------ */
 
 void sim_transfers_release(struct fabric_sim *net)
 {
-    list_for_each_safe(link, &net->transfers)
-    {
+    list_for_each_safe (link, &net->transfers) {
         struct transfer *transfer = container_of(link, struct transfer, link);
         if (transfer->stage != TRANSFER_HELD)
             continue;
@@ -289,8 +290,7 @@ void sim_transfers_release(struct fabric_sim *net)
 void sim_transfers_of_dead(struct process *process)
 {
     struct prng *prng = sim_prng(process->net->sim);
-    list_for_each_safe(link, &process->net->transfers)
-    {
+    list_for_each_safe (link, &process->net->transfers) {
         struct transfer *transfer = container_of(link, struct transfer, link);
         if (transfer->endpoint == NULL || transfer->endpoint->source != process)
             continue;
@@ -321,8 +321,7 @@ static void refuse(struct transfer *transfer)
 void sim_transfers_fence(struct machine *target, struct fabric_identity identity)
 {
     struct fabric_sim *net = target->process->net;
-    list_for_each_safe(link, &net->transfers)
-    {
+    list_for_each_safe (link, &net->transfers) {
         struct transfer *transfer = container_of(link, struct transfer, link);
         int16_t ahead = (int16_t)(uint16_t)(transfer->identity.incarnation - identity.incarnation);
         if (transfer->target == target && transfer->identity.member == identity.member &&
@@ -333,8 +332,7 @@ void sim_transfers_fence(struct machine *target, struct fabric_identity identity
 
 void sim_transfers_end_session(struct machine *target, uint64_t endpoint_id)
 {
-    list_for_each_safe(link, &target->process->net->transfers)
-    {
+    list_for_each_safe (link, &target->process->net->transfers) {
         struct transfer *transfer = container_of(link, struct transfer, link);
         if (transfer->target == target && transfer->endpoint_id == endpoint_id)
             sim_transfer_drop(transfer);

@@ -32,8 +32,7 @@ enum pando_status socket_resolve(const char *host_port, bool passive, struct soc
     }
     int result = getaddrinfo(parts.host, parts.port_text, &hints, &found);
     if (result != 0) {
-        snprintf(error, error_bytes, "cannot find host '%s': %s", parts.host,
-                 gai_strerror(result));
+        snprintf(error, error_bytes, "cannot find host '%s': %s", parts.host, gai_strerror(result));
         return PANDO_NOT_FOUND;
     }
     memcpy(&out->storage, found->ai_addr, found->ai_addrlen);

@@ -1,5 +1,6 @@
 /*
- * stream.h - a non-blocking byte stream over a socket, plain or TLS 1.3, and sockets to make one of.
+ * stream.h - a non-blocking byte stream over a socket, plain or TLS 1.3, and sockets to make one
+ * of.
  */
 #ifndef FABRIC_STREAM_STREAM_H
 #define FABRIC_STREAM_STREAM_H
@@ -26,12 +27,14 @@ ssize_t stream_write(struct stream *stream, const void *from, size_t size);
 
 void stream_close(struct stream *stream);
 
-/* ---- TLS ------------------------------------------------------------------------------------------ */
+/* ---- TLS
+ * ------------------------------------------------------------------------------------------ */
 
 enum tls_side { TLS_SERVER, TLS_CLIENT };
 
-/* A context for many streams, from PEM files. A client needs `ca`, a server `cert` and `key`; each may
- * have the other's too, for certificates on both sides. NULL and one line in `error` on failure. */
+/* A context for many streams, from PEM files. A client needs `ca`, a server `cert` and `key`; each
+ * may have the other's too, for certificates on both sides. NULL and one line in `error` on
+ * failure. */
 SSL_CTX *tls_context_create(enum tls_side side, const char *cert, const char *key, const char *ca,
                             char *error, size_t error_bytes);
 void tls_context_destroy(SSL_CTX *context);
@@ -48,7 +51,8 @@ enum { STREAM_BINDING_BYTES = 32 };
 PANDO_MUST_CHECK enum pando_status stream_binding(struct stream *stream,
                                                   uint8_t out[STREAM_BINDING_BYTES]);
 
-/* ---- sockets --------------------------------------------------------------------------------------- */
+/* ---- sockets
+ * --------------------------------------------------------------------------------------- */
 
 struct socket_address {
     struct sockaddr_storage storage;
@@ -68,7 +72,8 @@ PANDO_MUST_CHECK enum pando_status socket_listen(const struct socket_address *ad
 /* "host:port" of the socket's own address. */
 void socket_name(int fd, char *out, size_t size);
 
-/* Begins to connect: writable when done; then socket_error is 0 or an errno. Negative on failure. */
+/* Begins to connect: writable when done; then socket_error is 0 or an errno. Negative on failure.
+ */
 int socket_connect(const struct socket_address *address);
 int socket_error(int fd);
 

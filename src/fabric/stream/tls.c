@@ -30,8 +30,7 @@ SSL_CTX *tls_context_create(enum tls_side side, const char *cert, const char *ke
     if (context == NULL || SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) != 1)
         return fail(context, "TLS 1.3", NULL, error, error_bytes);
     /* A buffer that could not be written at once may have moved by the next try. */
-    SSL_CTX_set_mode(context,
-                     SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     if (side == TLS_SERVER && (cert == NULL || key == NULL))
         return fail(context, "a server without --tls-cert and --tls-key", NULL, error, error_bytes);
     if (side == TLS_CLIENT && ca == NULL)
@@ -71,8 +70,7 @@ enum pando_status tls_attach(struct stream *stream, SSL_CTX *context, enum tls_s
     if (X509_VERIFY_PARAM_set1_ip_asc(verify, host) == 1)
         return PANDO_OK;
     ERR_clear_error();
-    if (SSL_set1_host(stream->ssl, host) != 1 ||
-        SSL_set_tlsext_host_name(stream->ssl, host) != 1)
+    if (SSL_set1_host(stream->ssl, host) != 1 || SSL_set_tlsext_host_name(stream->ssl, host) != 1)
         return PANDO_NO_MEMORY;
     return PANDO_OK;
 }
@@ -93,8 +91,8 @@ enum pando_status stream_binding(struct stream *stream, uint8_t out[STREAM_BINDI
     memset(out, 0, STREAM_BINDING_BYTES);
     if (stream->ssl == NULL)
         return PANDO_OK;
-    if (SSL_export_keying_material(stream->ssl, out, STREAM_BINDING_BYTES, label,
-                                   sizeof(label) - 1, NULL, 0, 0) != 1)
+    if (SSL_export_keying_material(stream->ssl, out, STREAM_BINDING_BYTES, label, sizeof(label) - 1,
+                                   NULL, 0, 0) != 1)
         return PANDO_IO;
     return PANDO_OK;
 }

@@ -11,7 +11,8 @@
 #include "base/parse.h"
 #include "fabric/tcp/tcp_int.h"
 
-/* ---- waiting for a socket -------------------------------------------------------------------------- */
+/* ---- waiting for a socket
+ * -------------------------------------------------------------------------- */
 
 struct socket_wait {
     struct rt_fd fd;
@@ -43,7 +44,8 @@ static enum pando_status socket_wait_co(int fd, uint32_t events, uint64_t deadli
     return wait.ready ? PANDO_OK : PANDO_TIMEOUT;
 }
 
-/* ---- one connection in the making -------------------------------------------------------------------- */
+/* ---- one connection in the making
+ * -------------------------------------------------------------------- */
 
 struct attempt {
     struct tcp_fabric *fabric;
@@ -90,8 +92,8 @@ static enum pando_status tls_open_co(struct attempt *attempt)
 {
     if (attempt->fabric->client_tls == NULL)
         return PANDO_OK;
-    enum pando_status status = tls_attach(&attempt->stream, attempt->fabric->client_tls, TLS_CLIENT,
-                                          attempt->host.host);
+    enum pando_status status =
+        tls_attach(&attempt->stream, attempt->fabric->client_tls, TLS_CLIENT, attempt->host.host);
     while (status == PANDO_OK) {
         status = tls_handshake(&attempt->stream);
         if (status != PANDO_AGAIN)
@@ -225,8 +227,7 @@ static bool find_peer(struct tcp_fabric *fabric, uint16_t node, char *location)
 {
     bool found = false;
     pthread_mutex_lock(&fabric->mutex);
-    list_for_each(link, &fabric->peers)
-    {
+    list_for_each (link, &fabric->peers) {
         struct peer *peer = container_of(link, struct peer, link);
         if (peer->node == node) {
             memcpy(location, peer->location, FABRIC_LOCATION_MAX);

@@ -1,8 +1,8 @@
 /*
  * connection.c - the server's side of a connection: bytes in, lists executed, bytes out.
  *
- * Nothing here suspends; what may (calls, fences, admission) is handed to tasks in serve.c. A list is
- * executed when all of it has arrived, and a frame need not have.
+ * Nothing here suspends; what may (calls, fences, admission) is handed to tasks in serve.c. A list
+ * is executed when all of it has arrived, and a frame need not have.
  */
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -21,7 +21,8 @@ static struct tcp_fabric *fabric_of(struct connection *connection)
     return connection->thread->server->fabric;
 }
 
-/* ---- beginning and end ------------------------------------------------------------------------------- */
+/* ---- beginning and end
+ * ------------------------------------------------------------------------------- */
 
 static void connection_ready(struct rt_fd *fd, uint32_t events)
 {
@@ -101,7 +102,8 @@ void connection_release(struct connection *connection)
         connection_free(connection);
 }
 
-/* ---- output -------------------------------------------------------------------------------------------- */
+/* ---- output
+ * -------------------------------------------------------------------------------------------- */
 
 bool connection_flush(struct connection *connection)
 {
@@ -126,7 +128,8 @@ bool connection_flush(struct connection *connection)
     return true;
 }
 
-/* ---- input --------------------------------------------------------------------------------------------- */
+/* ---- input
+ * --------------------------------------------------------------------------------------------- */
 
 /* What a step of the input led to. */
 enum outcome {
@@ -151,8 +154,7 @@ static enum outcome on_hello(struct connection *connection, const uint8_t *body)
     }
     memcpy(handshake->client_nonce, body + 16, WIRE_NONCE_BYTES);
     uint8_t *challenge = frame_whole(&connection->out, WIRE_CHALLENGE, WIRE_CHALLENGE_BYTES);
-    if (challenge == NULL ||
-        secret_nonce(handshake->server_nonce, WIRE_NONCE_BYTES) != PANDO_OK ||
+    if (challenge == NULL || secret_nonce(handshake->server_nonce, WIRE_NONCE_BYTES) != PANDO_OK ||
         stream_binding(&connection->stream, handshake->binding) != PANDO_OK)
         return REFUSE;
     memcpy(challenge, handshake->server_nonce, WIRE_NONCE_BYTES);
@@ -243,8 +245,7 @@ static enum outcome take_frame(struct connection *connection)
         return REFUSE;
     if (bytes_used(in) < WIRE_FRAME_HEADER + frame.size)
         return WAIT;
-    enum outcome outcome =
-        on_whole_frame(connection, &frame, bytes_front(in) + WIRE_FRAME_HEADER);
+    enum outcome outcome = on_whole_frame(connection, &frame, bytes_front(in) + WIRE_FRAME_HEADER);
     if (outcome != GONE)
         bytes_taken(in, WIRE_FRAME_HEADER + frame.size);
     return outcome;
@@ -256,8 +257,8 @@ static enum outcome take_list(struct connection *connection)
     struct fabric_op ops[FABRIC_LIST_OPS_MAX];
     struct wire_list list;
 
-    switch (wire_get_list(bytes_front(in), bytes_used(in), connection->lists_bytes_left, &list,
-                          ops)) {
+    switch (
+        wire_get_list(bytes_front(in), bytes_used(in), connection->lists_bytes_left, &list, ops)) {
     case WIRE_BAD:
         return REFUSE;
     case WIRE_MORE:

@@ -1,6 +1,6 @@
 /*
- * endpoint.c - the client's side of a connection: lists are encoded as they are posted, sent once per
- * turn of the loop, and matched with their results in order.
+ * endpoint.c - the client's side of a connection: lists are encoded as they are posted, sent once
+ * per turn of the loop, and matched with their results in order.
  */
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -32,7 +32,8 @@ static bool expects_something(const struct tcp_endpoint *endpoint)
     return endpoint->base.outstanding > 0 || !list_empty(&endpoint->calls);
 }
 
-/* ---- breaking ------------------------------------------------------------------------------------------ */
+/* ---- breaking
+ * ------------------------------------------------------------------------------------------ */
 
 static void fail_lists(struct tcp_endpoint *endpoint, struct fabric_list *list)
 {
@@ -80,11 +81,12 @@ void tcp_endpoint_break(struct tcp_endpoint *endpoint, const char *why)
     endpoint->waiting_tail = &endpoint->waiting;
     fail_lists(endpoint, sent);
     fail_lists(endpoint, waiting);
-    list_for_each_safe(link, &endpoint->calls)
+    list_for_each_safe (link, &endpoint->calls)
         call_done(container_of(link, struct tcp_call, link), PANDO_BROKEN);
 }
 
-/* ---- output -------------------------------------------------------------------------------------------- */
+/* ---- output
+ * -------------------------------------------------------------------------------------------- */
 
 static bool encode(struct tcp_endpoint *endpoint, struct fabric_list *list)
 {
@@ -136,7 +138,8 @@ static bool flush(struct tcp_endpoint *endpoint)
     return true;
 }
 
-/* ---- input --------------------------------------------------------------------------------------------- */
+/* ---- input
+ * --------------------------------------------------------------------------------------------- */
 
 static enum wire_parse take_result(struct tcp_endpoint *endpoint)
 {
@@ -146,10 +149,9 @@ static enum wire_parse take_result(struct tcp_endpoint *endpoint)
 
     if (list == NULL)
         return WIRE_BAD;
-    enum wire_parse parse =
-        wire_get_result(bytes_front(&endpoint->in), bytes_used(&endpoint->in),
-                        endpoint->results_bytes_left, endpoint->expected_tag, list->ops,
-                        list->count, &bytes, &status);
+    enum wire_parse parse = wire_get_result(bytes_front(&endpoint->in), bytes_used(&endpoint->in),
+                                            endpoint->results_bytes_left, endpoint->expected_tag,
+                                            list->ops, list->count, &bytes, &status);
     if (parse != WIRE_OK)
         return parse;
     endpoint->expected_tag++;
@@ -170,8 +172,7 @@ static enum wire_parse on_reply(struct tcp_endpoint *endpoint, const struct wire
     struct wire_call reply;
     if (wire_get_call(body, frame->size, &reply) != WIRE_OK || reply.word >= PANDO_STATUS_COUNT)
         return WIRE_BAD;
-    list_for_each(link, &endpoint->calls)
-    {
+    list_for_each (link, &endpoint->calls) {
         struct tcp_call *call = container_of(link, struct tcp_call, link);
         if (call->tag != reply.tag)
             continue;
@@ -218,7 +219,8 @@ static bool receive(struct tcp_endpoint *endpoint)
 {
     bool progress = false;
     for (int i = 0; i < READS_PER_POLL; i++) {
-        uint8_t *to = bytes_reserve(&endpoint->in, TCP_READ_BYTES, 2 * WIRE_LIST_MAX + TCP_READ_BYTES);
+        uint8_t *to =
+            bytes_reserve(&endpoint->in, TCP_READ_BYTES, 2 * WIRE_LIST_MAX + TCP_READ_BYTES);
         ssize_t got = to == NULL ? -1 : stream_read(&endpoint->stream, to, TCP_READ_BYTES);
         if (got < 0) {
             tcp_endpoint_break(endpoint, "connection closed by the peer");
@@ -263,7 +265,8 @@ static void endpoint_ready(struct rt_fd *fd, uint32_t events)
         (void)receive(endpoint);
 }
 
-/* ---- silence -------------------------------------------------------------------------------------------- */
+/* ---- silence
+ * -------------------------------------------------------------------------------------------- */
 
 static void timer_start(struct tcp_endpoint *endpoint)
 {
@@ -295,7 +298,8 @@ static void timer_fire(struct rt_timer *timer)
     rt_timer_arm(&endpoint->timer, now + timeout_of(endpoint) / SILENCE_CHECKS);
 }
 
-/* ---- what the fabric calls ------------------------------------------------------------------------------- */
+/* ---- what the fabric calls
+ * ------------------------------------------------------------------------------- */
 
 enum pando_status tcp_endpoint_open(struct tcp_endpoint *endpoint, struct stream stream)
 {

@@ -1,6 +1,6 @@
 /*
- * handshake.c - the proofs both sides give. Each side's label keeps one from sending the other its own
- * proof back; the binding keeps a proof from being carried to another TLS channel.
+ * handshake.c - the proofs both sides give. Each side's label keeps one from sending the other its
+ * own proof back; the binding keeps a proof from being carried to another TLS channel.
  */
 #include "fabric/tcp/tcp_int.h"
 

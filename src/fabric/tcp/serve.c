@@ -29,8 +29,7 @@ static void answer(struct connection *connection, uint64_t tag, enum pando_statu
     if (connection->state == CONNECTION_CLOSED)
         return;
     frame_close(&connection->out, &connection->results, WIRE_RESULTS);
-    uint8_t *to =
-        frame_whole(&connection->out, WIRE_REPLY, WIRE_CALL_HEADER + wire_padded(size));
+    uint8_t *to = frame_whole(&connection->out, WIRE_REPLY, WIRE_CALL_HEADER + wire_padded(size));
     if (to == NULL) {
         connection_close(connection, "it does not read its replies");
         return;
@@ -70,7 +69,8 @@ static void request_end(struct request *request)
     free(request);
 }
 
-/* ---- calls -------------------------------------------------------------------------------------------- */
+/* ---- calls
+ * -------------------------------------------------------------------------------------------- */
 
 static void call_task(void *arg)
 {
@@ -96,7 +96,8 @@ bool connection_call(struct connection *connection, const struct wire_call *call
                          call->body, call->size);
 }
 
-/* ---- fences ------------------------------------------------------------------------------------------- */
+/* ---- fences
+ * ------------------------------------------------------------------------------------------- */
 
 static void fence_task(void *arg)
 {
@@ -124,7 +125,8 @@ bool connection_fence(struct connection *connection, const uint8_t *body)
     return request_start(connection, fence_task, wire_get_u64(body), 0, identity, NULL, 0);
 }
 
-/* ---- admission ---------------------------------------------------------------------------------------- */
+/* ---- admission
+ * ---------------------------------------------------------------------------------------- */
 
 static bool welcome(struct connection *connection, enum pando_status status)
 {

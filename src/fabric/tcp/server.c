@@ -22,7 +22,8 @@ static const uint64_t STRANGER_NS = 5 * RT_NS_PER_S;
 static const uint64_t HALF_FRAME_NS = 30 * RT_NS_PER_S;
 static const uint64_t DROP_NS = 5 * RT_NS_PER_S;
 
-/* ---- busy connections ------------------------------------------------------------------------------- */
+/* ---- busy connections
+ * ------------------------------------------------------------------------------- */
 
 static bool poll_hot(struct rt_poller *poller)
 {
@@ -31,8 +32,7 @@ static bool poll_hot(struct rt_poller *poller)
     bool progress = false;
     int looked_at = 0;
 
-    list_for_each_safe(link, &thread->hot)
-    {
+    list_for_each_safe (link, &thread->hot) {
         struct connection *connection = container_of(link, struct connection, hot_link);
         if (++looked_at > HOT_MAX || now - connection->input_ns > HOT_NS)
             list_remove(&connection->hot_link);
@@ -66,8 +66,7 @@ static void tick(struct rt_timer *timer)
     struct server_thread *thread = container_of(timer, struct server_thread, tick);
     uint64_t now = rt_now_ns();
 
-    list_for_each_safe(link, &thread->connections)
-    {
+    list_for_each_safe (link, &thread->connections) {
         struct connection *connection = container_of(link, struct connection, link);
         if (connection->state < CONNECTION_OPEN && now - connection->born_ns > STRANGER_NS)
             connection_close(connection, "it proved nothing in time");
@@ -78,7 +77,8 @@ static void tick(struct rt_timer *timer)
         rt_timer_arm(&thread->tick, now + TICK_NS);
 }
 
-/* ---- accepting ---------------------------------------------------------------------------------------- */
+/* ---- accepting
+ * ---------------------------------------------------------------------------------------- */
 
 static void adopt(struct server_thread *thread, struct connection *connection)
 {
@@ -133,7 +133,8 @@ static void listener_ready(struct rt_fd *listener, uint32_t events)
     }
 }
 
-/* ---- dropping ----------------------------------------------------------------------------------------- */
+/* ---- dropping
+ * ----------------------------------------------------------------------------------------- */
 
 struct drop {
     struct rt_message message;
@@ -149,8 +150,8 @@ static bool drop_matches(const struct drop_filter *filter, const struct connecti
         return false;
     if (filter->identity.member == 0)
         return connection->endpoint_id == filter->endpoint_id && connection->endpoint_id != 0;
-    int16_t ahead = (int16_t)(uint16_t)(connection->identity.incarnation -
-                                        filter->identity.incarnation);
+    int16_t ahead =
+        (int16_t)(uint16_t)(connection->identity.incarnation - filter->identity.incarnation);
     return connection->identity.member == filter->identity.member && ahead <= 0;
 }
 
@@ -159,14 +160,12 @@ static void drop_on_thread(struct rt_message *message)
     struct drop *drop = container_of(message, struct drop, message);
     unsigned running = 0;
 
-    list_for_each_safe(link, &drop->thread->connections)
-    {
+    list_for_each_safe (link, &drop->thread->connections) {
         struct connection *connection = container_of(link, struct connection, link);
         if (drop_matches(drop->filter, connection))
             connection_close(connection, "its session was ended");
     }
-    list_for_each(link, &drop->thread->closed)
-    {
+    list_for_each (link, &drop->thread->closed) {
         struct connection *connection = container_of(link, struct connection, link);
         running += drop_matches(drop->filter, connection);
     }
@@ -205,7 +204,8 @@ enum pando_status server_drop_co(struct server *server, const struct drop_filter
     return PANDO_OK;
 }
 
-/* ---- starting and stopping ------------------------------------------------------------------------------ */
+/* ---- starting and stopping
+ * ------------------------------------------------------------------------------ */
 
 static void thread_main(void *arg)
 {
@@ -220,7 +220,7 @@ static void thread_main(void *arg)
     if (thread->index == 0)
         rt_fd_remove(server_loop(thread), &server->listener);
     rt_timer_cancel(&thread->tick);
-    list_for_each_safe(link, &thread->connections)
+    list_for_each_safe (link, &thread->connections)
         connection_close(container_of(link, struct connection, link), NULL);
     while (!list_empty(&thread->closed))
         rt_sleep_co(RT_NS_PER_MS);

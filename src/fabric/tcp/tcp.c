@@ -31,8 +31,9 @@ static enum pando_status open_window(struct tcp_fabric *fabric,
     return status;
 }
 
-static enum pando_status open_tls(struct tcp_fabric *fabric, const struct fabric_tcp_options *options,
-                                  char *error, size_t error_bytes)
+static enum pando_status open_tls(struct tcp_fabric *fabric,
+                                  const struct fabric_tcp_options *options, char *error,
+                                  size_t error_bytes)
 {
     const struct fabric_tls *tls = &options->tls;
     if (!tls->enabled)
@@ -153,8 +154,7 @@ static enum pando_status tcp_add_peer(struct fabric *base, uint16_t node, enum f
     if (parse_host_port(location, &parts) != PANDO_OK)
         return PANDO_INVALID;
     pthread_mutex_lock(&fabric->mutex);
-    list_for_each(link, &fabric->peers)
-    {
+    list_for_each (link, &fabric->peers) {
         struct peer *known = container_of(link, struct peer, link);
         if (known->node == node)
             peer = known;
@@ -172,7 +172,8 @@ static enum pando_status tcp_add_peer(struct fabric *base, uint16_t node, enum f
     return status;
 }
 
-static enum pando_status tcp_self_read(struct fabric *fabric, uint64_t offset, void *to, size_t size)
+static enum pando_status tcp_self_read(struct fabric *fabric, uint64_t offset, void *to,
+                                       size_t size)
 {
     return window_read(&tcp_fabric_of(fabric)->window, offset, to, size);
 }

@@ -8,8 +8,8 @@
 #include "fabric/fabric.h"
 #include "fabric/window/window.h"
 
-/* TLS 1.3, if `enabled`. A server needs cert and key; a client verifies it against ca. A server with
- * a ca wants a certificate from its clients too. Files in PEM form. */
+/* TLS 1.3, if `enabled`. A server needs cert and key; a client verifies it against ca. A server
+ * with a ca wants a certificate from its clients too. Files in PEM form. */
 struct fabric_tls {
     bool enabled;
     const char *cert_file;

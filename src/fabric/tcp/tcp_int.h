@@ -20,9 +20,9 @@
 #include "rt/io.h"
 
 enum {
-    TCP_READ_BYTES = 256 * 1024,             /* asked of the kernel at once */
-    TCP_FRAME_BYTES = 64 * 1024,             /* a frame is closed when it has grown beyond this */
-    TCP_OUT_LIMIT = 2 * WIRE_FRAME_MAX,      /* bytes waiting to be sent on one connection */
+    TCP_READ_BYTES = 256 * 1024,        /* asked of the kernel at once */
+    TCP_FRAME_BYTES = 64 * 1024,        /* a frame is closed when it has grown beyond this */
+    TCP_OUT_LIMIT = 2 * WIRE_FRAME_MAX, /* bytes waiting to be sent on one connection */
     TCP_THREADS_MAX = 16,
 };
 
@@ -53,7 +53,8 @@ static inline struct tcp_fabric *tcp_fabric_of(struct fabric *fabric)
 
 extern const struct fabric_ops tcp_fabric_ops;
 
-/* ---- handshake.c: who proves what, for both sides ------------------------------------------------- */
+/* ---- handshake.c: who proves what, for both sides
+ * ------------------------------------------------- */
 
 struct handshake {
     uint8_t client_nonce[WIRE_NONCE_BYTES];
@@ -70,7 +71,8 @@ PANDO_MUST_CHECK enum pando_status handshake_proof(const struct secret *secret,
                                                    struct slice said,
                                                    uint8_t out[WIRE_PROOF_BYTES]);
 
-/* ---- outgoing frames ------------------------------------------------------------------------------- */
+/* ---- outgoing frames
+ * ------------------------------------------------------------------------------- */
 
 /* A frame of lists or results that is still being filled lies at the end of the output. */
 struct open_frame {
@@ -87,7 +89,8 @@ void frame_close(struct bytes *out, struct open_frame *frame, enum wire_type typ
 /* Room for a whole frame with a body of `size` bytes, its header already written. */
 uint8_t *frame_whole(struct bytes *out, enum wire_type type, uint32_t size);
 
-/* ---- connection.c: one client, as its server sees it ------------------------------------------------ */
+/* ---- connection.c: one client, as its server sees it
+ * ------------------------------------------------ */
 
 enum connection_state {
     CONNECTION_TLS,
@@ -136,7 +139,8 @@ void connection_release(struct connection *connection);
 /* Sends what is queued; false when that closed the connection. */
 bool connection_flush(struct connection *connection);
 
-/* ---- server.c ------------------------------------------------------------------------------------------ */
+/* ---- server.c
+ * ------------------------------------------------------------------------------------------ */
 
 struct server_thread {
     struct server *server;
@@ -176,7 +180,8 @@ void server_destroy(struct server *server);
 void server_thread_heat(struct connection *connection);
 
 /* Closes every connection that matches, on all threads, and waits until none of their requests is
- * still running. By identity (it and earlier incarnations), or by endpoint. Returns OK or TIMEOUT. */
+ * still running. By identity (it and earlier incarnations), or by endpoint. Returns OK or TIMEOUT.
+ */
 struct drop_filter {
     struct fabric_identity identity; /* member 0: by endpoint */
     uint64_t endpoint_id;
@@ -185,7 +190,8 @@ struct drop_filter {
 PANDO_MUST_CHECK enum pando_status server_drop_co(struct server *server,
                                                   const struct drop_filter *filter);
 
-/* ---- endpoint.c, connect.c: the client's side ------------------------------------------------------------ */
+/* ---- endpoint.c, connect.c: the client's side
+ * ------------------------------------------------------------ */
 
 struct tcp_call {
     struct list link;

@@ -31,7 +31,8 @@ static inline uint32_t wire_padded(uint32_t size)
 void wire_put_frame(uint8_t *to, uint32_t size, enum wire_type type, uint16_t count);
 enum wire_parse wire_get_frame(const uint8_t *from, size_t available, struct wire_frame *out);
 
-/* ---- lists -------------------------------------------------------------------------------------- */
+/* ---- lists --------------------------------------------------------------------------------------
+ */
 
 /* Bytes a list takes in a LISTS frame. */
 uint32_t wire_list_bytes(const struct fabric_op *ops, uint32_t count);
@@ -66,7 +67,8 @@ enum wire_parse wire_get_result(const uint8_t *from, size_t available, size_t li
                                 struct fabric_op *ops, uint32_t count, uint32_t *bytes,
                                 enum pando_status *status);
 
-/* ---- calls ---------------------------------------------------------------------------------------- */
+/* ---- calls
+ * ---------------------------------------------------------------------------------------- */
 
 struct wire_call {
     uint64_t tag;
@@ -79,7 +81,8 @@ struct wire_call {
 void wire_put_call(uint8_t *to, uint64_t tag, uint16_t word, const void *body, uint32_t size);
 enum wire_parse wire_get_call(const uint8_t *from, uint32_t frame_size, struct wire_call *out);
 
-/* ---- plain integers ---------------------------------------------------------------------------------- */
+/* ---- plain integers
+ * ---------------------------------------------------------------------------------- */
 
 static inline void wire_put_u16(uint8_t *to, uint16_t value)
 {

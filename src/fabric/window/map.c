@@ -111,7 +111,8 @@ enum pando_status window_map_memfd(struct window *window, uint16_t node, uint64_
     return PANDO_OK;
 }
 
-/* ---- files ------------------------------------------------------------------------------------------ */
+/* ---- files
+ * ------------------------------------------------------------------------------------------ */
 
 static enum pando_status fail(char *error, size_t error_bytes, enum pando_status status,
                               const char *path, const char *what)
@@ -139,7 +140,8 @@ static enum pando_status fail_errno(char *error, size_t error_bytes, const char 
     }
 }
 
-/* The size of what is there already: 0 for an empty or new file. A device's size is the caller's. */
+/* The size of what is there already: 0 for an empty or new file. A device's size is the caller's.
+ */
 static enum pando_status existing_header(int fd, struct window_header *header, bool *device,
                                          bool *there)
 {
@@ -174,11 +176,12 @@ static enum pando_status check_existing(const struct window_header *header, uint
     }
     if (how == WINDOW_CREATE && (header->node != node || header->host_bytes != host_bytes ||
                                  header->device_bytes != device_bytes)) {
-        snprintf(error, error_bytes,
-                 "%s: holds node %u with %llu bytes, not node %u with %llu; give the same --node and "
-                 "--size, or remove the file to start empty",
-                 path, header->node, (unsigned long long)header->host_bytes, node,
-                 (unsigned long long)host_bytes);
+        snprintf(
+            error, error_bytes,
+            "%s: holds node %u with %llu bytes, not node %u with %llu; give the same --node and "
+            "--size, or remove the file to start empty",
+            path, header->node, (unsigned long long)header->host_bytes, node,
+            (unsigned long long)host_bytes);
         return PANDO_INVALID;
     }
     if (header->host_bytes <= WINDOW_FIRST || header->host_bytes >= FABRIC_DEVICE ||
@@ -229,8 +232,8 @@ enum pando_status window_map_file(struct window *window, const char *path, enum 
         goto err_close;
     }
     if (there) {
-        status = check_existing(&header, node, how, host_bytes, device_bytes, path, error,
-                                error_bytes);
+        status =
+            check_existing(&header, node, how, host_bytes, device_bytes, path, error, error_bytes);
         if (status != PANDO_OK)
             goto err_close;
         host_bytes = header.host_bytes;

@@ -55,7 +55,8 @@ enum pando_status window_execute(const struct window *window, struct fabric_op *
             if ((uintptr_t)at % 8 != 0)
                 return PANDO_RANGE;
             op->old = op->expected;
-            /* On failure `old` receives the word found; acquire-release orders it with both sides. */
+            /* On failure `old` receives the word found; acquire-release orders it with both sides.
+             */
             (void)__atomic_compare_exchange_n((copy_word *)at, &op->old, op->operand, false,
                                               __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
             wrote = false;
@@ -73,7 +74,8 @@ enum pando_status window_execute(const struct window *window, struct fabric_op *
     return PANDO_OK;
 }
 
-/* ---- fences --------------------------------------------------------------------------------------- */
+/* ---- fences
+ * --------------------------------------------------------------------------------------- */
 
 static uint64_t *fence_word(const struct window *window, uint16_t member)
 {

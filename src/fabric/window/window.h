@@ -1,6 +1,6 @@
 /*
- * window.h - the memory behind a process's window: how it is mapped, bounds, copies, atomics and the
- * fences recorded in it. Shared by the backends; no I/O but the mapping.
+ * window.h - the memory behind a process's window: how it is mapped, bounds, copies, atomics and
+ * the fences recorded in it. Shared by the backends; no I/O but the mapping.
  */
 #ifndef FABRIC_WINDOW_WINDOW_H
 #define FABRIC_WINDOW_WINDOW_H
@@ -13,8 +13,9 @@
 
 struct window {
     uint8_t *base;
-    uint64_t host_bytes;   /* offsets 0 .. host_bytes */
-    uint64_t device_bytes; /* offsets FABRIC_DEVICE .. + device_bytes; mapped behind the host part */
+    uint64_t host_bytes; /* offsets 0 .. host_bytes */
+    uint64_t
+        device_bytes; /* offsets FABRIC_DEVICE .. + device_bytes; mapped behind the host part */
     uint64_t mapped_bytes;
     bool huge;   /* in 2 MiB pages */
     bool reused; /* it existed before, with its contents */
@@ -27,15 +28,16 @@ enum window_open { WINDOW_CREATE, WINDOW_ATTACH };
 PANDO_MUST_CHECK enum pando_status window_map_private(struct window *window, uint16_t node,
                                                       uint64_t host_bytes, uint64_t device_bytes);
 
-/* Shareable memory without a name (memfd, hugepages when there are enough): the embedded default. */
+/* Shareable memory without a name (memfd, hugepages when there are enough): the embedded default.
+ */
 PANDO_MUST_CHECK enum pando_status window_map_memfd(struct window *window, uint16_t node,
                                                     uint64_t host_bytes, uint64_t device_bytes);
 
 /*
- * A file: on tmpfs, on hugetlbfs, a DAX device or an ordinary one. CREATE formats it when it is new or
- * empty, and keeps its contents when it holds a window of the same sizes already; ATTACH maps what is
- * there. Errors go to `error` as one line for a person. VERSION: another format; BUSY: another process
- * serves it; DENIED: permissions; INVALID: not a window, or of another size.
+ * A file: on tmpfs, on hugetlbfs, a DAX device or an ordinary one. CREATE formats it when it is new
+ * or empty, and keeps its contents when it holds a window of the same sizes already; ATTACH maps
+ * what is there. Errors go to `error` as one line for a person. VERSION: another format; BUSY:
+ * another process serves it; DENIED: permissions; INVALID: not a window, or of another size.
  */
 PANDO_MUST_CHECK enum pando_status window_map_file(struct window *window, const char *path,
                                                    enum window_open how, uint16_t node,
@@ -63,15 +65,16 @@ static inline uint8_t *window_at(const struct window *window, uint64_t offset, u
  * Executes a list on a window of this machine: the fences of rule R5 included. Stops at the first
  * operation out of range and says RANGE; what came before has been done.
  */
-PANDO_MUST_CHECK enum pando_status window_execute(const struct window *window, struct fabric_op *ops,
-                                                  uint32_t count);
+PANDO_MUST_CHECK enum pando_status window_execute(const struct window *window,
+                                                  struct fabric_op *ops, uint32_t count);
 
 PANDO_MUST_CHECK enum pando_status window_read(const struct window *window, uint64_t offset,
                                                void *to, size_t size);
 PANDO_MUST_CHECK enum pando_status window_write(const struct window *window, uint64_t offset,
                                                 const void *from, size_t size);
 
-/* ---- fences ----------------------------------------------------------------------------------- */
+/* ---- fences -----------------------------------------------------------------------------------
+ */
 
 /* Records it, never backwards; any thread. */
 void window_fence(const struct window *window, struct fabric_identity identity);

@@ -15,8 +15,8 @@ struct sim {
     uint64_t now_ns;
     struct prng prng;
     struct list nodes;
-    struct sim_loop *running;  /* the loop whose task runs now */
-    struct sim_loop *at_once;  /* loops to run right after the current event */
+    struct sim_loop *running; /* the loop whose task runs now */
+    struct sim_loop *at_once; /* loops to run right after the current event */
     struct sim_loop **at_once_tail;
     bool stopped;
     uint64_t event_count;
@@ -42,7 +42,7 @@ struct sim_loop {
     struct rt_timer turn; /* the event that runs it; in the heap while scheduled */
     bool queued_at_once;
     struct sim_loop *next_at_once;
-    uint64_t local_ns;     /* its own time: busy until then */
+    uint64_t local_ns;       /* its own time: busy until then */
     struct rt_task *stalled; /* left the CPU at a race point; resumed before any other */
 };
 
@@ -175,7 +175,8 @@ static const struct rt_driver sim_driver = {
     .race_point = driver_race_point,
 };
 
-/* ---- building a world ------------------------------------------------------------------------- */
+/* ---- building a world -------------------------------------------------------------------------
+ */
 
 struct sim *sim_create(const struct sim_options *options)
 {
@@ -242,7 +243,8 @@ struct sim *sim_of_loop(struct rt_loop *base)
     return base->simulated ? sim_loop(base)->node->sim : NULL;
 }
 
-/* ---- running ---------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------
+ */
 
 static void resume_stalled(struct sim_loop *loop)
 {
@@ -354,10 +356,9 @@ void sim_stop(struct sim *sim)
 size_t sim_live_tasks(const struct sim *sim)
 {
     size_t live = 0;
-    list_for_each(node_link, &sim->nodes)
-    {
+    list_for_each (node_link, &sim->nodes) {
         struct sim_node *node = container_of(node_link, struct sim_node, link);
-        list_for_each(loop_link, &node->loops)
+        list_for_each (loop_link, &node->loops)
             live += container_of(loop_link, struct sim_loop, link)->base.live;
     }
     return live;
@@ -368,7 +369,8 @@ uint64_t sim_event_count(const struct sim *sim)
     return sim->event_count;
 }
 
-void sim_event_init(struct sim_event *event, struct sim *sim, void (*on_fire)(struct rt_timer *timer))
+void sim_event_init(struct sim_event *event, struct sim *sim,
+                    void (*on_fire)(struct rt_timer *timer))
 {
     rt_timer_init(&event->timer, on_fire);
     event->sim = sim;
@@ -393,7 +395,8 @@ void sim_unpark(struct rt_task *task)
     rt_current_loop = outer;
 }
 
-/* ---- faults and traces ------------------------------------------------------------------------- */
+/* ---- faults and traces -------------------------------------------------------------------------
+ */
 
 void sim_node_set_drift(struct sim_node *node, int ppm)
 {

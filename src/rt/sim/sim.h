@@ -23,9 +23,9 @@ struct sim_node;
 
 struct sim_options {
     uint64_t seed;
-    bool shuffle;               /* choose among runnable tasks, and delay them, at random */
-    double race_probability;    /* of a switch to another thread at a race point */
-    uint64_t race_delay_ns;     /* the most such a switch takes */
+    bool shuffle;                  /* choose among runnable tasks, and delay them, at random */
+    double race_probability;       /* of a switch to another thread at a race point */
+    uint64_t race_delay_ns;        /* the most such a switch takes */
     uint64_t costs[RT_COST_COUNT]; /* ns charged for each kind of work */
 };
 
@@ -60,7 +60,8 @@ size_t sim_live_tasks(const struct sim *sim);
 /* The world's time; on a task, its loop's own time, which may be ahead of it. */
 uint64_t sim_now_ns(const struct sim *sim);
 
-/* Something that happens at a time of the world, on no loop. Memory of the caller until it fired. */
+/* Something that happens at a time of the world, on no loop. Memory of the caller until it fired.
+ */
 struct sim_event {
     struct rt_timer timer;
     struct sim *sim;
