@@ -44,6 +44,8 @@ static enum pando_status list_admit(struct fabric_endpoint *endpoint,
         }
         if (op->size == 0)
             return PANDO_INVALID;
+        if (op->offset != fabric_address_offset(op->offset))
+            return PANDO_RANGE; /* no window is that large */
     }
     if (add.bytes_in + add.bytes_out > FABRIC_LIST_BYTES_MAX)
         return PANDO_TOO_LARGE;

@@ -18,9 +18,10 @@
  *  3. CAS and FAA are atomic among fabric atomics, and with aligned 8-byte WRITEs. A process's own
  *     threads touch such words through the fabric too (an endpoint to oneself is allowed). A CAS
  *     that fails stores nothing.
- *  4. A completed WRITE is visible to every READ posted later, through any endpoint of anyone.
- * There is no order between endpoints. A target's own CPU sees a WRITE at the latest when it serves
- * a call posted after that WRITE completed, or after an atomic of its own on its own window.
+ *  4. A completed WRITE is visible to every READ posted later, through any endpoint of anyone. There
+ *     is no order between endpoints. A target's own CPU may see a WRITE later than that: at the latest
+ *     when it serves a call posted behind it on the same endpoint, or after an atomic of its own on its
+ *     own window.
  *  5. When an endpoint breaks, every outstanding list fails with BROKEN. Such a list may still be
  *     applied, wholly or in part (in a way that point 2 allows), until fabric_fence_co for its
  *     sender's identity, or fabric_reconnect_co by the sender itself, has returned at that target.

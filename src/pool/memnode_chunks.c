@@ -276,12 +276,28 @@ static bool take_back(struct memnode *memnode, struct fabric_identity from, uint
     return true;
 }
 
-enum pando_status memnode_return(struct memnode *memnode, struct fabric_identity from,
+/* R8: the dead one's last WRITEs went through its own connections. An atomic of ours behind them
+ * makes this CPU see them; without it a block just linked could look free. */
+static enum pando_status barrier_co(struct memnode *memnode)
+{
+    struct fabric_endpoint *endpoint;
+    enum pando_status status = fabric_connect_co(memnode->fabric, memnode->super.node, &endpoint);
+    if (status != PANDO_OK)
+        return status;
+    struct fabric_op add =
+        fabric_faa(memnode->first + offsetof(struct pool_superblock, barrier), 1);
+    status = fabric_submit_co(endpoint, &add, 1);
+    fabric_disconnect_co(endpoint);
+    return status;
+}
+
+enum pando_status memnode_return_co(struct memnode *memnode, struct fabric_identity from,
                                  uint32_t block_bytes, const struct pool_block *blocks,
                                  uint32_t count)
 {
-    enum pando_status status = PANDO_OK;
-
+    enum pando_status status = barrier_co(memnode);
+    if (status != PANDO_OK)
+        return status;
     rt_latch_lock(&memnode->latch);
     memnode->stats.returns++;
     for (uint32_t i = 0; i < count; i++) {
@@ -333,21 +349,6 @@ static void sweep_chunk(struct memnode *memnode, uint64_t index, struct fabric_i
         chunk_release(memnode, index);
         reply->chunks++;
     }
-}
-
-/* R8: the dead one's last WRITEs went through its own connections. An atomic of ours behind them
- * makes this CPU see them; without it a block just linked could look free. */
-static enum pando_status barrier_co(struct memnode *memnode)
-{
-    struct fabric_endpoint *endpoint;
-    enum pando_status status = fabric_connect_co(memnode->fabric, memnode->super.node, &endpoint);
-    if (status != PANDO_OK)
-        return status;
-    struct fabric_op add =
-        fabric_faa(memnode->first + offsetof(struct pool_superblock, barrier), 1);
-    status = fabric_submit_co(endpoint, &add, 1);
-    fabric_disconnect_co(endpoint);
-    return status;
 }
 
 enum pando_status memnode_sweep_co(struct memnode *memnode, struct fabric_identity dead,

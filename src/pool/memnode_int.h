@@ -57,7 +57,7 @@ void memnode_chunks_free(struct memnode *memnode);
 enum pando_status memnode_grant(struct memnode *memnode, struct fabric_identity to,
                                 const struct pool_grant_request *request,
                                 struct pool_grant_reply *reply, struct pool_block *blocks);
-enum pando_status memnode_return(struct memnode *memnode, struct fabric_identity from,
+enum pando_status memnode_return_co(struct memnode *memnode, struct fabric_identity from,
                                  uint32_t block_bytes, const struct pool_block *blocks,
                                  uint32_t count);
 enum pando_status memnode_sweep_co(struct memnode *memnode, struct fabric_identity dead,

@@ -41,7 +41,7 @@ static enum pando_status serve_return(struct memnode *memnode, struct fabric_req
         request->body.size != sizeof(given) + given.blocks * sizeof(struct pool_block))
         return PANDO_INVALID;
     memcpy(blocks, request->body.data + sizeof(given), given.blocks * sizeof(struct pool_block));
-    return memnode_return(memnode, request->from, given.block_bytes, blocks, given.blocks);
+    return memnode_return_co(memnode, request->from, given.block_bytes, blocks, given.blocks);
 }
 
 static enum pando_status serve_sweep(struct memnode *memnode, struct fabric_request *request)

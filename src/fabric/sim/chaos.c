@@ -127,13 +127,13 @@ static enum pando_status execute_step(struct transfer *transfer, const struct st
         struct fabric_op piece =
             fabric_write(op->offset + step->from, (const uint8_t *)op->write_from + step->from,
                          step->to - step->from);
-        sim_late_record(transfer->net, transfer->target, transfer->source->node, &piece);
+        sim_late_record(transfer->net, transfer->target, transfer->endpoint_id, &piece);
         copy_to_shared(at + step->from, piece.write_from, piece.size);
         return PANDO_OK;
     }
     default:
         if (transfer->source == transfer->target)
-            sim_late_flush(transfer->target, NULL);
+            sim_late_flush(transfer->target, 0);
         return window_execute(window, op, 1);
     }
 }

@@ -18,7 +18,7 @@ static void late_drop(struct machine *machine, struct late_write *late)
     free(late);
 }
 
-void sim_late_record(struct fabric_sim *net, struct machine *machine, uint16_t from,
+void sim_late_record(struct fabric_sim *net, struct machine *machine, uint64_t endpoint_id,
                      const struct fabric_op *op)
 {
     const struct fabric_sim_chaos *chaos = &net->options.chaos;
@@ -32,17 +32,17 @@ void sim_late_record(struct fabric_sim *net, struct machine *machine, uint16_t f
         sim_now_ns(net->sim) + 1 + prng_below(sim_prng(net->sim), chaos->late_cpu_ns + 1);
     late->offset = op->offset;
     late->size = op->size;
-    late->from = from;
+    late->endpoint_id = endpoint_id;
     copy_from_shared(late->old, window_at(&machine->window, op->offset, op->size), op->size);
     list_push_back(&machine->late_writes, &late->link);
     machine->late_count++;
 }
 
-void sim_late_flush(struct machine *machine, const struct machine *from)
+void sim_late_flush(struct machine *machine, uint64_t endpoint_id)
 {
     list_for_each_safe (link, &machine->late_writes) {
         struct late_write *late = container_of(link, struct late_write, link);
-        if (from == NULL || late->from == from->node)
+        if (endpoint_id == 0 || late->endpoint_id == endpoint_id)
             late_drop(machine, late);
     }
 }

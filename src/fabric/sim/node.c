@@ -50,7 +50,7 @@ static void process_free(struct process *process)
 
 static void machine_free(struct machine *machine)
 {
-    sim_late_flush(machine, NULL);
+    sim_late_flush(machine, 0);
     window_unmap(&machine->window);
     free(machine->port.bucket_free);
     free(machine);
@@ -278,7 +278,7 @@ enum pando_status fabric_sim_restart(struct fabric *fabric, bool keep, struct fa
     struct machine *machine = dead->machine;
 
     pando_assert(dead->dead && machine->process == dead);
-    sim_late_flush(machine, NULL);
+    sim_late_flush(machine, 0);
     if (!keep) {
         uint64_t host_bytes = machine->window.host_bytes;
         uint64_t device_bytes = machine->window.device_bytes;

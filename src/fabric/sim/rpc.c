@@ -20,6 +20,7 @@ struct rpc {
     int references; /* the caller, and the network while a message or a server task is under way */
     bool done;
     bool replying;
+    bool answered; /* by its server, whatever the status */
     struct rt_task *caller;
     struct process *source;
     struct machine *target;
@@ -123,7 +124,7 @@ static void rpc_serve(struct rpc *rpc)
         send_reply(rpc, PANDO_OK);
         return;
     }
-    sim_late_flush(rpc->target, rpc->source->machine);
+    sim_late_flush(rpc->target, rpc->endpoint_id);
     struct rt_loop *loop = process->loops[process->next_thread++ % process->threads];
     if (rt_spawn(loop, serve_task, rpc) != PANDO_OK)
         send_reply(rpc, PANDO_NO_MEMORY);
@@ -141,6 +142,7 @@ static void rpc_fire(struct rt_timer *timer)
         rpc_serve(rpc);
         return;
     }
+    rpc->answered = !rpc->done;
     rpc_finish(rpc, rpc->status);
     rpc_release(rpc);
 }
@@ -214,6 +216,7 @@ enum pando_status sim_call_co(struct fabric_endpoint *base, uint16_t method, str
     struct rpc *rpc = rpc_send(endpoint->source, endpoint->target, RPC_CALL, (uint32_t)body.size);
 
     rpc->identity = base->identity;
+    rpc->endpoint_id = endpoint->id;
     rpc->target_life = endpoint->target_life;
     rpc->method = method;
     rpc->body_size = (uint32_t)body.size;
@@ -222,7 +225,7 @@ enum pando_status sim_call_co(struct fabric_endpoint *base, uint16_t method, str
     if (body.size > 0)
         memcpy(rpc->body, body.data, body.size);
     enum pando_status status = rpc_wait_co(rpc);
-    if (rpc->done && status != PANDO_BROKEN && rpc->reply != NULL) {
+    if (rpc->answered && rpc->reply != NULL) {
         uint32_t stored = rpc->reply_size < reply_capacity ? rpc->reply_size : reply_capacity;
         if (stored > 0)
             memcpy(reply, rpc->reply, stored);

@@ -23,7 +23,7 @@ struct late_write {
     uint64_t visible_ns;
     uint64_t offset;
     uint32_t size;
-    uint16_t from;
+    uint64_t endpoint_id; /* through which it came */
     uint8_t old[];
 };
 
@@ -154,9 +154,9 @@ void sim_chaos_step(struct transfer *transfer);
 bool sim_chaos_on(const struct fabric_sim *net);
 
 /* late.c: what the target's CPU sees */
-void sim_late_record(struct fabric_sim *net, struct machine *machine, uint16_t from,
+void sim_late_record(struct fabric_sim *net, struct machine *machine, uint64_t endpoint_id,
                      const struct fabric_op *op);
-void sim_late_flush(struct machine *machine, const struct machine *from);
+void sim_late_flush(struct machine *machine, uint64_t endpoint_id); /* 0: all of them */
 enum pando_status sim_self_read(struct fabric *fabric, uint64_t offset, void *to, size_t size);
 enum pando_status sim_self_write(struct fabric *fabric, uint64_t offset, const void *from,
                                  size_t size);

@@ -1,0 +1,86 @@
+# lib.sh - what the cluster tests share; sourced with the build directory as $1.
+#
+# A test works in a directory of its own, names its windows after its process id, and stops by process
+# id whatever it started, also when it fails.
+
+set -euo pipefail
+
+BUILD=${1:?usage: $0 BUILD_DIRECTORY}
+PANDO=$(cd "$BUILD" && pwd)/pando
+[[ -x $PANDO ]] || { echo "SKIP: $PANDO is not built"; exit 77; }
+DIR=$(mktemp -d)
+SECRET=$DIR/secret
+PREFIX=test-$$
+STARTED=()
+
+(umask 077 && head -c 32 /dev/urandom | base64 > "$SECRET")
+
+cleanup() {
+    local status=$?
+    trap - EXIT
+    for pid in "${STARTED[@]}"; do
+        kill -CONT "$pid" 2>/dev/null || true
+        kill -KILL "$pid" 2>/dev/null || true
+    done
+    for pid in "${STARTED[@]}"; do
+        wait "$pid" 2>/dev/null || true
+    done
+    rm -rf "$DIR" /dev/shm/pando-"$PREFIX"*
+    exit "$status"
+}
+trap cleanup EXIT
+trap 'exit 1' INT TERM HUP
+
+fail() {
+    echo "FAILED: $*"
+    exit 1
+}
+
+# Starts "$@" in the background with its output in $DIR/NAME.out and .err; its id is in $PID.
+start() {
+    local name=$1
+    shift
+    "$@" > "$DIR/$name.out" 2> "$DIR/$name.err" &
+    PID=$!
+    STARTED+=("$PID")
+}
+
+# Waits up to ten seconds for a line with PATTERN in FILE.
+wait_for() {
+    local pattern=$1 file=$2
+    for _ in $(seq 200); do
+        grep -q -- "$pattern" "$file" 2>/dev/null && return 0
+        sleep 0.05
+    done
+    echo "--- $file:"
+    cat "$file" "${file%.out}.err" 2>/dev/null || true
+    fail "no '$pattern' in $file"
+}
+
+# Starts a memory node: NAME, then options. Its id is in $PID, where it listens in $ADDRESS.
+start_memory() {
+    local name=$1
+    shift
+    start "$name" "$PANDO" memory "$@"
+    wait_for ready "$DIR/$name.out"
+    ADDRESS=$(sed -n 's/.* ready at tcp:\([^,]*\),.*/\1/p' "$DIR/$name.out")
+}
+
+# Runs "$@" with a time limit. Its exit status is in $RC, its output in $OUT and $ERR.
+run() {
+    RC=0
+    timeout -k 1 10 "$@" > "$DIR/run.out" 2> "$DIR/run.err" < /dev/null || RC=$?
+    OUT=$(cat "$DIR/run.out")
+    ERR=$(cat "$DIR/run.err")
+    [[ $RC != 124 && $RC != 137 ]] || fail "hangs: $*"
+}
+
+# Thousandths of a core that process $1 uses over $2 seconds.
+cpu_permille() {
+    local before after hertz
+    hertz=$(getconf CLK_TCK)
+    before=$(sed 's/.*) //' "/proc/$1/stat" | awk '{print $12 + $13}')
+    sleep "$2"
+    after=$(sed 's/.*) //' "/proc/$1/stat" | awk '{print $12 + $13}')
+    echo $(((after - before) * 1000 / hertz / $2))
+}
