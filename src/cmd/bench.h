@@ -11,12 +11,11 @@
 enum {
     BENCH_DEPTH_MAX = FABRIC_OUTSTANDING_MAX,
     BENCH_THREADS_MAX = 64,
-    BENCH_ROUNDS_MAX = 64,
+    BENCH_WINDOWS_MAX = 8192,
     BENCH_ERROR_BYTES = 512,
 };
 
-/* ---- random addresses, the same for a pool and for what it is compared with
- * ----------------------- */
+/* ---- random addresses, the same for a pool and for what it is compared with ------------------ */
 
 struct bench_region {
     unsigned nodes;
@@ -41,8 +40,31 @@ static inline uint64_t bench_addresses_next(struct bench_addresses *addresses, u
     return region->base + prng_below(&addresses->prng, region->slots) * region->slot_bytes;
 }
 
-/* ---- a measurement
- * --------------------------------------------------------------------------------- */
+/* ---- rates ----------------------------------------------------------------------------------- */
+
+/*
+ * The rate of one thread is taken in windows of a millisecond, and the one that nine of ten windows
+ * do not exceed counts: whatever else the machine does only takes away, from the pool and from what
+ * it is compared with, and in coarse pieces.
+ */
+#define BENCH_WINDOW_NS RT_NS_PER_MS
+
+struct bench_windows {
+    uint64_t last_ns, last_operations;
+    unsigned count;
+    float rates[BENCH_WINDOWS_MAX];
+};
+
+/* What was done before `now_ns` belongs to no window. */
+void bench_windows_start(struct bench_windows *windows, uint64_t now_ns);
+
+/* Operations since the start; to be called when a window has passed. */
+void bench_windows_add(struct bench_windows *windows, uint64_t now_ns, uint64_t operations);
+
+/* Sorts them; 0 if there are none. */
+double bench_windows_rate(struct bench_windows *windows);
+
+/* ---- a measurement --------------------------------------------------------------------------- */
 
 struct bench_raw;
 
@@ -61,9 +83,8 @@ struct bench_spec {
 /* On a simulated pool rates and latencies are virtual. */
 struct bench_result {
     uint64_t operations;
-    /* Operations per second over all threads, in one of ten rounds better: whatever else the
-     * machine does only takes away, from the pool and from what it is compared with. */
-    double rate;
+    double rate; /* operations per second over all threads, see bench_windows */
+    double mean_rate;
     double raw_rate; /* 0 without raw */
     uint64_t span_bytes;
     double real_seconds;             /* of the whole measurement */
@@ -75,8 +96,7 @@ struct bench_result {
 /* False with result->error set. */
 bool bench_measure(struct env *env, const struct bench_spec *spec, struct bench_result *result);
 
-/* ---- what lies beneath: a memcpy loop, or an echo over sockets
- * ----------------------------------------- */
+/* ---- what lies beneath: a memcpy loop, or an echo over sockets ------------------------------- */
 
 /* For a pool of one memory node that is embedded, shm or tcp. NULL with an error. */
 struct bench_raw *bench_raw_open(const struct env *env, const struct bench_spec *spec,
@@ -101,17 +121,12 @@ const char *bench_raw_name(const struct bench_raw *raw);
 /* Before the first slice: makes the memory of a memcpy loop present. */
 void bench_raw_warm(struct bench_raw *raw, const struct bench_region *region);
 
-/* Blocks the calling thread that long; operations and the time they took. */
-struct bench_slice {
-    uint64_t operations;
-    uint64_t elapsed_ns;
-};
-struct bench_slice bench_raw_slice(struct bench_raw *raw, unsigned thread,
-                                   const struct bench_region *region, uint64_t duration_ns,
-                                   struct histogram *latency_ns);
+/* Blocks the calling thread that long. */
+void bench_raw_slice(struct bench_raw *raw, unsigned thread, const struct bench_region *region,
+                     uint64_t duration_ns, struct bench_windows *windows,
+                     struct histogram *latency_ns);
 
-/* ---- the runtime
- * ------------------------------------------------------------------------------------ */
+/* ---- the runtime ----------------------------------------------------------------------------- */
 
 struct bench_runtime {
     double create_ns;    /* a task created, run and finished */

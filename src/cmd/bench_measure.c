@@ -35,13 +35,14 @@ struct thread {
     unsigned connected;
     struct lane *lanes;
     uint8_t *buffers;
-    struct rt_timer timer;
+    struct rt_timer timer; /* ends windows and rounds */
+    uint64_t round_end_ns;
     struct rt_countdown lanes_left;
     bool stop;
     enum pando_status status;
     uint64_t operations; /* of this round */
-    double rates[BENCH_ROUNDS_MAX], raw_rates[BENCH_ROUNDS_MAX];
-    uint64_t total;
+    uint64_t total, total_ns;
+    struct bench_windows windows, raw_windows;
     struct histogram latency_ns, raw_latency_ns;
 };
 
@@ -71,8 +72,7 @@ static void fail(struct run *run, const char *what)
     atomic_store(&run->failed, true);
 }
 
-/* ---- lanes
- * ------------------------------------------------------------------------------------------ */
+/* ---- lanes ----------------------------------------------------------------------------------- */
 
 static struct fabric_op make_op(const struct bench_spec *spec, uint64_t offset, void *buffer)
 {
@@ -129,12 +129,17 @@ static void lane_main_co(void *arg)
     rt_countdown_done(&thread->lanes_left);
 }
 
-static void round_over(struct rt_timer *timer)
+static void window_over(struct rt_timer *timer)
 {
-    container_of(timer, struct thread, timer)->stop = true;
+    struct thread *thread = container_of(timer, struct thread, timer);
+    uint64_t now_ns = rt_now_ns();
+    bench_windows_add(&thread->windows, now_ns, thread->operations);
+    thread->stop |= now_ns >= thread->round_end_ns;
+    if (!thread->stop)
+        rt_timer_arm(timer, now_ns + BENCH_WINDOW_NS);
 }
 
-static void fabric_round_co(struct thread *thread, uint64_t duration_ns, unsigned round)
+static void fabric_round_co(struct thread *thread, uint64_t duration_ns)
 {
     const struct bench_spec *spec = thread->run->spec;
     unsigned spawned = 0;
@@ -143,7 +148,9 @@ static void fabric_round_co(struct thread *thread, uint64_t duration_ns, unsigne
     thread->operations = 0;
     rt_countdown_init(&thread->lanes_left, spec->depth);
     uint64_t begin_ns = rt_now_ns();
-    rt_timer_arm(&thread->timer, begin_ns + duration_ns);
+    thread->round_end_ns = begin_ns + duration_ns;
+    bench_windows_start(&thread->windows, begin_ns);
+    rt_timer_arm(&thread->timer, begin_ns + BENCH_WINDOW_NS);
     while (spawned < spec->depth &&
            rt_spawn(rt_loop_self(), lane_main_co, &thread->lanes[spawned]) == PANDO_OK)
         spawned++;
@@ -155,15 +162,13 @@ static void fabric_round_co(struct thread *thread, uint64_t duration_ns, unsigne
     }
     rt_countdown_wait_co(&thread->lanes_left);
     rt_timer_cancel(&thread->timer);
-    uint64_t elapsed_ns = rt_now_ns() - begin_ns;
-    thread->rates[round] = (double)thread->operations * 1e9 / (double)elapsed_ns;
+    thread->total_ns += rt_now_ns() - begin_ns;
     thread->total += thread->operations;
     if (thread->status != PANDO_OK)
         fail(thread->run, pando_status_text(thread->status));
 }
 
-/* ---- threads
- * ------------------------------------------------------------------------------------------ */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 /* Waits until every thread of every compute node has come here for the n-th time. */
 static void barrier_co(struct run *run, unsigned n)
@@ -276,13 +281,11 @@ static void rounds_co(struct thread *thread, unsigned index)
         if (index == 0)
             show_progress(run, i);
         if (!atomic_load(&run->failed))
-            fabric_round_co(thread, slice_ns, i);
+            fabric_round_co(thread, slice_ns);
         barrier_co(run, 3 + 2 * i);
-        if (spec->raw != NULL && !atomic_load(&run->failed)) {
-            struct bench_slice slice =
-                bench_raw_slice(spec->raw, index, &run->region, slice_ns, &thread->raw_latency_ns);
-            thread->raw_rates[i] = (double)slice.operations * 1e9 / (double)slice.elapsed_ns;
-        }
+        if (spec->raw != NULL && !atomic_load(&run->failed))
+            bench_raw_slice(spec->raw, index, &run->region, slice_ns, &thread->raw_windows,
+                            &thread->raw_latency_ns);
         barrier_co(run, 4 + 2 * i);
     }
 }
@@ -294,7 +297,7 @@ static void thread_main_co(void *context, const struct env_place *place)
     struct thread *thread = &run->threads[index];
 
     thread->fabric = place->fabric;
-    rt_timer_init(&thread->timer, round_over);
+    rt_timer_init(&thread->timer, window_over);
     histogram_init(&thread->latency_ns);
     histogram_init(&thread->raw_latency_ns);
     connect_co(thread);
@@ -312,38 +315,51 @@ static void thread_main_co(void *context, const struct env_place *place)
         fabric_disconnect_co(thread->endpoints[i]);
 }
 
-/* ---- putting it together
- * --------------------------------------------------------------------------- */
+/* ---- putting it together --------------------------------------------------------------------- */
 
-static int compare_doubles(const void *a, const void *b)
+static int compare_floats(const void *a, const void *b)
 {
-    double x = *(const double *)a, y = *(const double *)b;
+    float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);
 }
 
-/* Nine of ten are not higher. */
-static double high(double *values, unsigned count)
+void bench_windows_start(struct bench_windows *windows, uint64_t now_ns)
 {
-    qsort(values, count, sizeof(*values), compare_doubles);
-    return values[(count - 1) * 9 / 10];
+    windows->last_ns = now_ns;
+    windows->last_operations = 0;
+}
+
+void bench_windows_add(struct bench_windows *windows, uint64_t now_ns, uint64_t operations)
+{
+    uint64_t done = operations - windows->last_operations;
+    if (windows->count < BENCH_WINDOWS_MAX && now_ns > windows->last_ns)
+        windows->rates[windows->count++] =
+            (float)((double)done * 1e9 / (double)(now_ns - windows->last_ns));
+    windows->last_ns = now_ns;
+    windows->last_operations = operations;
+}
+
+double bench_windows_rate(struct bench_windows *windows)
+{
+    if (windows->count == 0)
+        return 0;
+    qsort(windows->rates, windows->count, sizeof(windows->rates[0]), compare_floats);
+    return windows->rates[(windows->count - 1) * 9 / 10];
 }
 
 static void summarise(struct run *run, struct bench_result *result)
 {
-    double rates[BENCH_ROUNDS_MAX] = {0}, raw_rates[BENCH_ROUNDS_MAX] = {0};
-
     for (unsigned i = 0; i < run->thread_count; i++) {
         struct thread *thread = &run->threads[i];
         result->operations += thread->total;
+        result->mean_rate += (double)thread->total * 1e9 / (double)thread->total_ns;
+        result->rate += bench_windows_rate(&thread->windows);
+        result->raw_rate += bench_windows_rate(&thread->raw_windows);
         histogram_merge(&result->latency_ns, &thread->latency_ns);
         histogram_merge(&result->raw_latency_ns, &thread->raw_latency_ns);
-        for (unsigned r = 0; r < run->spec->rounds; r++) {
-            rates[r] += thread->rates[r];
-            raw_rates[r] += thread->raw_rates[r];
-        }
     }
-    result->rate = high(rates, run->spec->rounds);
-    result->raw_rate = high(raw_rates, run->spec->rounds);
+    if (env_simulated(run->env)) /* nothing disturbs it */
+        result->rate = result->mean_rate;
     result->span_bytes = run->region.slots * run->region.slot_bytes;
 }
 

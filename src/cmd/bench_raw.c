@@ -47,8 +47,7 @@ const char *bench_raw_name(const struct bench_raw *raw)
     return raw->echo ? "echo" : "memcpy";
 }
 
-/* ---- memcpy
- * ------------------------------------------------------------------------------------------- */
+/* ---- memcpy ---------------------------------------------------------------------------------- */
 
 void bench_raw_warm(struct bench_raw *raw, const struct bench_region *region)
 {
@@ -79,14 +78,14 @@ static void raw_operation(const struct bench_spec *spec, uint8_t *at, uint8_t *b
     }
 }
 
-static struct bench_slice memcpy_slice(struct bench_raw *raw, unsigned thread,
-                                       const struct bench_region *region, uint64_t duration_ns)
+static void memcpy_slice(struct bench_raw *raw, unsigned thread, const struct bench_region *region,
+                         uint64_t duration_ns, struct bench_windows *windows)
 {
     const struct bench_spec *spec = raw->spec;
     size_t stride = bench_buffer_stride(spec);
     struct bench_addresses *lanes = calloc(spec->depth, sizeof(*lanes));
     uint8_t *buffers = aligned_alloc(64, bench_buffers_bytes(spec));
-    struct bench_slice slice = {.elapsed_ns = 1};
+    uint64_t operations = 0;
 
     if (lanes == NULL || buffers == NULL)
         goto out;
@@ -95,6 +94,7 @@ static struct bench_slice memcpy_slice(struct bench_raw *raw, unsigned thread,
     memset(buffers, 0, bench_buffers_bytes(spec));
     uint64_t begin_ns = cmd_clock_ns(), now_ns = begin_ns;
     unsigned lane = 0, node;
+    bench_windows_start(windows, begin_ns);
     while (now_ns - begin_ns < duration_ns) {
         for (unsigned i = 0; i < COPIES_PER_LOOK; i += spec->list) {
             uint8_t *buffer = buffers + stride * spec->list * lane;
@@ -103,19 +103,18 @@ static struct bench_slice memcpy_slice(struct bench_raw *raw, unsigned thread,
                 raw_operation(spec, raw->window.base + offset, buffer + stride * j);
             }
             lane = lane + 1 == spec->depth ? 0 : lane + 1;
-            slice.operations += spec->list;
+            operations += spec->list;
         }
         now_ns = cmd_clock_ns();
+        if (now_ns - windows->last_ns >= BENCH_WINDOW_NS)
+            bench_windows_add(windows, now_ns, operations);
     }
-    slice.elapsed_ns = now_ns - begin_ns;
 out:
     free(lanes);
     free(buffers);
-    return slice;
 }
 
-/* ---- echo, its far end: a process of its own
- * -------------------------------------------------------------- */
+/* ---- echo, its far end: a process of its own ------------------------------------------------- */
 
 /* The other side of a benchmark that was bound to some cores runs on the others. */
 static void leave_cores(void)
@@ -236,8 +235,7 @@ static bool echo_start(struct bench_raw *raw)
     return true;
 }
 
-/* ---- echo, the near end
- * -------------------------------------------------------------------------------------- */
+/* ---- echo, the near end ---------------------------------------------------------------------- */
 
 static uint32_t padded(uint32_t size)
 {
@@ -280,16 +278,16 @@ static bool send_requests(struct bench_raw *raw, int fd, uint64_t count)
     return true;
 }
 
-static struct bench_slice echo_slice(struct bench_raw *raw, unsigned thread, uint64_t duration_ns,
-                                     struct histogram *latency_ns)
+static void echo_slice(struct bench_raw *raw, unsigned thread, uint64_t duration_ns,
+                       struct bench_windows *windows, struct histogram *latency_ns)
 {
-    struct bench_slice slice = {.elapsed_ns = 1};
     unsigned depth = raw->spec->depth;
-    uint64_t outstanding = depth, have = 0;
+    uint64_t outstanding = depth, have = 0, operations = 0;
     int fd = raw->fds[thread];
     uint8_t *in = malloc(ECHO_BYTES);
-    uint64_t begin_ns = cmd_clock_ns(), sent_ns = begin_ns, now_ns = begin_ns;
+    uint64_t begin_ns = cmd_clock_ns(), sent_ns = begin_ns;
 
+    bench_windows_start(windows, begin_ns);
     if (in == NULL || !send_requests(raw, fd, depth))
         goto out;
     while (outstanding > 0) {
@@ -301,8 +299,10 @@ static struct bench_slice echo_slice(struct bench_raw *raw, unsigned thread, uin
         if (done == 0)
             continue;
         have %= raw->reply_bytes;
-        slice.operations += done;
-        now_ns = cmd_clock_ns();
+        operations += done * raw->spec->list;
+        uint64_t now_ns = cmd_clock_ns();
+        if (now_ns - windows->last_ns >= BENCH_WINDOW_NS)
+            bench_windows_add(windows, now_ns, operations);
         if (depth == 1)
             histogram_add(latency_ns, now_ns - sent_ns);
         if (now_ns - begin_ns >= duration_ns) {
@@ -313,25 +313,21 @@ static struct bench_slice echo_slice(struct bench_raw *raw, unsigned thread, uin
         if (!send_requests(raw, fd, done))
             break;
     }
-    slice.elapsed_ns = now_ns - begin_ns;
 out:
     free(in);
-    return slice;
 }
 
-struct bench_slice bench_raw_slice(struct bench_raw *raw, unsigned thread,
-                                   const struct bench_region *region, uint64_t duration_ns,
-                                   struct histogram *latency_ns)
+void bench_raw_slice(struct bench_raw *raw, unsigned thread, const struct bench_region *region,
+                     uint64_t duration_ns, struct bench_windows *windows,
+                     struct histogram *latency_ns)
 {
-    if (!raw->echo)
-        return memcpy_slice(raw, thread, region, duration_ns);
-    struct bench_slice slice = echo_slice(raw, thread, duration_ns, latency_ns);
-    slice.operations *= raw->spec->list;
-    return slice;
+    if (raw->echo)
+        echo_slice(raw, thread, duration_ns, windows, latency_ns);
+    else
+        memcpy_slice(raw, thread, region, duration_ns, windows);
 }
 
-/* ---- opening and closing
- * ------------------------------------------------------------------------------------ */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 static bool open_memory(struct bench_raw *raw, const struct env *env, uint64_t embedded_bytes,
                         char *error, size_t error_bytes)

@@ -51,8 +51,7 @@ bool cmd_log_level(const char *command, const char *level);
 /* Writes a finished JSON text to a file, or to stdout for "-"; false with an error said. */
 bool cmd_write_json(const char *command, struct json *json, const char *path);
 
-/* ---- pools -------------------------------------------------------------------------------------
- */
+/* ---- pools ----------------------------------------------------------------------------------- */
 
 /* Options of every command that uses a pool: a member `pool` of the settings. */
 struct cmd_pool {
@@ -110,8 +109,7 @@ struct cmd_window {
 PANDO_MUST_CHECK enum pando_status cmd_window_co(struct fabric_endpoint *endpoint,
                                                  struct cmd_window *out);
 
-/* ---- the clock on the wall
- * ------------------------------------------------------------------------ */
+/* ---- the clock on the wall ------------------------------------------------------------------- */
 
 uint64_t cmd_clock_ns(void);
 

@@ -132,7 +132,8 @@ void cmd_explain_connect(const struct env *env, unsigned node, enum pando_status
     case PANDO_BROKEN:
     case PANDO_TIMEOUT:
         advice = shm ? "no memory node answers there; start one with `pando memory --shm`"
-                     : "no memory node answers there; start one with `pando memory --listen`";
+                     : "no memory node answers there; start one with `pando memory --listen`, or "
+                       "give --tls-ca if it uses TLS";
         break;
     case PANDO_DENIED:
         advice =
@@ -153,8 +154,7 @@ void cmd_explain_connect(const struct env *env, unsigned node, enum pando_status
     snprintf(out, out_bytes, "memory node %u at %s:%s: %s", node, env_kind(env), place, advice);
 }
 
-/* ---- windows ----------------------------------------------------------------------------------
- */
+/* ---- windows --------------------------------------------------------------------------------- */
 
 static enum pando_status reaches_co(struct fabric_endpoint *endpoint, uint64_t offset, bool *out)
 {

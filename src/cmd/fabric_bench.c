@@ -101,8 +101,7 @@ struct bench {
     struct json json;
 };
 
-/* ---- options
- * ------------------------------------------------------------------------------------------ */
+/* ---- options --------------------------------------------------------------------------------- */
 
 static int usage(const char *option, const char *value, const char *what)
 {
@@ -178,8 +177,7 @@ static int check_pool(struct bench *bench)
     return EXIT_OK;
 }
 
-/* ---- report
- * --------------------------------------------------------------------------------------------- */
+/* ---- report ---------------------------------------------------------------------------------- */
 
 static void rate_text(char *out, size_t size, double rate)
 {
@@ -264,6 +262,7 @@ static void json_result(struct json *json, const struct op_name *op, const struc
     json_count(json, "span_bytes", result->span_bytes);
     json_count(json, "operations", result->operations);
     json_number(json, "per_second", result->rate);
+    json_number(json, "mean_per_second", result->mean_rate);
     json_latency(json, "latency_ns", &result->latency_ns);
     json_number(json, "real_seconds", result->real_seconds);
     json_number(json, "real_per_second", (double)result->operations / result->real_seconds);
@@ -281,13 +280,12 @@ static void json_result(struct json *json, const struct op_name *op, const struc
     json_end_object(json);
 }
 
-/* ---- measuring
- * ---------------------------------------------------------------------------------------------- */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 static unsigned rounds_of(uint64_t duration_ns)
 {
     uint64_t rounds = duration_ns / ROUND_NS;
-    return rounds < 5 ? 5 : rounds > BENCH_ROUNDS_MAX ? BENCH_ROUNDS_MAX : (unsigned)rounds;
+    return rounds < 5 ? 5 : rounds > 1000 ? 1000 : (unsigned)rounds;
 }
 
 static bool measure_op(struct bench *bench, const struct op_name *op)
@@ -357,6 +355,7 @@ static bool measure_runtime(struct bench *bench)
     json_number(&bench->json, "yield_ns", runtime.yield_ns);
     json_number(&bench->json, "operation_ns", runtime.operation_ns);
     json_number(&bench->json, "copy_ns", runtime.copy_ns);
+    json_number(&bench->json, "net_operation_ns", runtime.operation_ns - runtime.copy_ns);
     json_end_object(&bench->json);
     return true;
 }

@@ -80,8 +80,7 @@ static const struct config_command command = {
     .option_count = sizeof(options) / sizeof(options[0]),
 };
 
-/* ---- what can be seen to be wrong before anything is opened
- * --------------------------------------- */
+/* ---- what can be seen to be wrong before anything is opened ---------------------------------- */
 
 static int check_size(const struct settings *settings)
 {
@@ -161,8 +160,7 @@ static bool check_room(const struct settings *settings, const char *path)
     return false;
 }
 
-/* ---- the node
- * ---------------------------------------------------------------------------------------- */
+/* ---- the node -------------------------------------------------------------------------------- */
 
 struct node {
     const struct settings *settings;

@@ -37,8 +37,7 @@ static const struct config_command command = {
     .option_count = sizeof(options) / sizeof(options[0]),
 };
 
-/* ---- the memory node
- * ----------------------------------------------------------------------------------- */
+/* ---- the memory node ------------------------------------------------------------------------- */
 
 struct node {
     pid_t child;
@@ -109,8 +108,7 @@ static void node_stop(struct node *node)
         continue;
 }
 
-/* ---- what to do with it
- * ---------------------------------------------------------------------------------- */
+/* ---- what to do with it ---------------------------------------------------------------------- */
 
 static void print_advice(const char *uri)
 {

@@ -40,8 +40,7 @@ __attribute__((format(printf, 2, 3))) static bool fail(struct shell *shell, cons
     return false;
 }
 
-/* ---- the connection
- * ------------------------------------------------------------------------------ */
+/* ---- the connection -------------------------------------------------------------------------- */
 
 static bool connect_co(struct shell *shell)
 {
@@ -96,8 +95,7 @@ static bool submit_co(struct shell *shell, struct fabric_op *op)
     return explain(shell, fabric_submit_co(shell->endpoint, op, 1), op);
 }
 
-/* ---- commands
- * -------------------------------------------------------------------------------------- */
+/* ---- commands -------------------------------------------------------------------------------- */
 
 /* Decimal, or hexadecimal after 0x. */
 static bool number(struct shell *shell, const char *what, const char *text, uint64_t *out)
@@ -262,7 +260,7 @@ static bool do_help_co(struct shell *shell, char **words, int count)
     (void)count;
     for (size_t i = 0; i < COMMANDS && commands[i].help != NULL; i++)
         printf("  %-6s %-20s %s\n", commands[i].name, commands[i].arguments, commands[i].help);
-    printf("Numbers are decimal, or hexadecimal after 0x. Example: write 0x100000 42\n");
+    printf("Numbers are decimal, or hexadecimal after 0x. Example: write 0x3000000 42\n");
     return true;
 }
 
@@ -288,8 +286,7 @@ static bool execute_co(struct shell *shell, char *text)
     return fail(shell, "'%.32s': no such command; `help` lists them", words[0]);
 }
 
-/* ---- lines
- * ---------------------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 /* On a helper thread. */
 static void read_line(void *arg)
@@ -382,8 +379,7 @@ bool shell_run(struct env *env, const char *script, bool echo)
     return ok;
 }
 
-/* ---- the command
- * ------------------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 struct settings {
     struct cmd_pool pool;
@@ -402,7 +398,7 @@ static const struct config_command shell_command = {
     .name = "shell",
     .summary = "Reads and writes the words of a pool: read, write, cas, faa, node, window, help, "
                "quit. Exits with 1 if any of its commands failed.",
-    .example = "pando shell --pool shm:demo -c 'write 0x1000000 42; read 0x1000000'",
+    .example = "pando shell --pool shm:demo -c 'write 0x3000000 42; read 0x3000000'",
     .options = options,
     .option_count = sizeof(options) / sizeof(options[0]),
 };

@@ -3,6 +3,7 @@
  */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cmd/cmd.h"
 
@@ -42,8 +43,7 @@ struct status {
     struct node_status *node;
 };
 
-/* ---- finding out
- * -------------------------------------------------------------------------------------- */
+/* ---- finding out ----------------------------------------------------------------------------- */
 
 static enum pando_status read_latency_co(struct fabric_endpoint *endpoint, uint64_t offset,
                                          uint64_t *out_ns)
@@ -87,10 +87,9 @@ static void status_main_co(void *context, const struct env_place *place)
         node_status_co(place->fabric, i, &status->node[i]);
 }
 
-/* ---- saying it
- * ------------------------------------------------------------------------------------------ */
+/* ---- saying it ------------------------------------------------------------------------------- */
 
-static void print_node(const struct status *status, unsigned number)
+static void print_node(const struct status *status, unsigned number, FILE *out)
 {
     const struct node_status *node = &status->node[number];
     char text[512], host[FORMAT_SIZE_MAX], device[FORMAT_SIZE_MAX];
@@ -100,11 +99,11 @@ static void print_node(const struct status *status, unsigned number)
         cmd_error("status", "%s", text);
         return;
     }
-    printf("node %-3u %s at %s: %s, on-chip %s, READ of %d B %.2f us%s\n", number,
-           env_kind(status->env), env_memory_place(status->env, number),
-           format_size(host, sizeof(host), node->window.host_bytes),
-           format_size(device, sizeof(device), node->window.device_bytes), PROBE_BYTES,
-           (double)node->read_p50_ns / 1000, env_simulated(status->env) ? " (simulated)" : "");
+    fprintf(out, "node %-3u %s at %s: %s, on-chip %s, READ of %d B %.2f us%s\n", number,
+            env_kind(status->env), env_memory_place(status->env, number),
+            format_size(host, sizeof(host), node->window.host_bytes),
+            format_size(device, sizeof(device), node->window.device_bytes), PROBE_BYTES,
+            (double)node->read_p50_ns / 1000, env_simulated(status->env) ? " (simulated)" : "");
 }
 
 static void json_node(struct json *json, const struct status *status, unsigned number)
@@ -152,13 +151,15 @@ static bool write_json(const struct status *status, const struct settings *setti
 
 static int report(const struct status *status, const struct settings *settings)
 {
+    FILE *out = settings->json != NULL && strcmp(settings->json, "-") == 0 ? stderr : stdout;
     unsigned reached = 0;
+
     for (unsigned i = 0; i < status->nodes; i++)
         reached += status->node[i].status == PANDO_OK;
-    printf("pool     %s: %u of %u memory nodes reached\n", settings->pool.uri, reached,
-           status->nodes);
+    fprintf(out, "pool     %s: %u of %u memory nodes reached\n", settings->pool.uri, reached,
+            status->nodes);
     for (unsigned i = 0; i < status->nodes; i++)
-        print_node(status, i);
+        print_node(status, i, out);
     if (!write_json(status, settings))
         return EXIT_FAILED;
     return reached == status->nodes ? EXIT_OK : EXIT_FAILED;

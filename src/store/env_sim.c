@@ -90,8 +90,7 @@ void env_sim_close(struct env *env)
     }
 }
 
-/* ---- running ------------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static enum pando_status add_compute_nodes(struct env *env, unsigned threads)
 {

@@ -46,7 +46,7 @@ static bool next_item(const char **rest, const char **item, size_t *size)
     return true;
 }
 
-/* ---- embedded, shm, tcp -------------------------------------------------------------------- */
+/* ---- embedded, shm, tcp ---------------------------------------------------------------------- */
 
 static enum pando_status parse_embedded(struct parser *parser, const char *rest)
 {
@@ -234,8 +234,7 @@ static enum pando_status parse_sim(struct parser *parser, const char *rest)
     return status;
 }
 
-/* ---- all of them -------------------------------------------------------------------------------
- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 static const struct kind kinds[] = {
     [URI_EMBEDDED] = {"embedded", "embedded:1G", parse_embedded},

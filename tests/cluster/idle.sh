@@ -13,19 +13,18 @@ check_idle() {
 
 start_memory tcp --listen 127.0.0.1:0 --size 64M --secret-file "$SECRET"
 TCP=$PID
-ADDRESS_TCP=$ADDRESS
 start_memory shm --shm "$PREFIX" --size 64M
 SHM=$PID
 
 # Clients that have done something and now wait for input.
-mkfifo "$DIR/a" "$DIR/b"
-start client_tcp "$PANDO" shell --pool "tcp:$ADDRESS_TCP" --secret-file "$SECRET" < "$DIR/a"
+make_pipe "$DIR/a" 3
+make_pipe "$DIR/b" 4
+start client_tcp "$PANDO" shell --pool "tcp:$ADDRESS" --secret-file "$SECRET" < "$DIR/a"
 CLIENT_TCP=$PID
-exec 3> "$DIR/a"
 start client_shm "$PANDO" shell --pool "shm:$PREFIX" < "$DIR/b"
 CLIENT_SHM=$PID
-exec 4> "$DIR/b"
-echo 'write 0x3000000 1' | tee /dev/fd/3 >&4
+echo 'write 0x3000000 1' >&3
+echo 'write 0x3000000 1' >&4
 wait_for 0x "$DIR/client_tcp.out"
 wait_for 0x "$DIR/client_shm.out"
 sleep 0.2

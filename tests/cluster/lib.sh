@@ -40,7 +40,7 @@ fail() {
 start() {
     local name=$1
     shift
-    "$@" > "$DIR/$name.out" 2> "$DIR/$name.err" &
+    "$@" <&0 > "$DIR/$name.out" 2> "$DIR/$name.err" &
     PID=$!
     STARTED+=("$PID")
 }
@@ -57,13 +57,21 @@ wait_for() {
     fail "no '$pattern' in $file"
 }
 
-# Starts a memory node: NAME, then options. Its id is in $PID, where it listens in $ADDRESS.
+# Makes a pipe whose writing end is descriptor $2 and whose reading end is the path $1.
+make_pipe() {
+    mkfifo "$1"
+    eval "exec $2<> '$1'"
+}
+
+# Starts a memory node: NAME, then options. Its id is in $PID, where it listens over TCP in $ADDRESS.
 start_memory() {
     local name=$1
     shift
-    start "$name" "$PANDO" memory "$@"
+    start "$name" "$PANDO" memory "$@" < /dev/null
     wait_for ready "$DIR/$name.out"
-    ADDRESS=$(sed -n 's/.* ready at tcp:\([^,]*\),.*/\1/p' "$DIR/$name.out")
+    if grep -q ' ready at tcp:' "$DIR/$name.out"; then
+        ADDRESS=$(sed -n 's/.* ready at tcp:\([^,]*\),.*/\1/p' "$DIR/$name.out")
+    fi
 }
 
 # Runs "$@" with a time limit. Its exit status is in $RC, its output in $OUT and $ERR.

@@ -19,10 +19,9 @@ run "$PANDO" shell "${CLIENT[@]}" -c 'write 0x3000000 12345; faa 0x3000000 5; wr
 [[ $RC == 0 ]] || fail "writing: $ERR"
 
 # A client that stays connected over the crash: its commands come through a pipe.
-mkfifo "$DIR/commands"
+make_pipe "$DIR/commands" 3
 start client "$PANDO" shell "${CLIENT[@]}" < "$DIR/commands"
 CLIENT_PID=$PID
-exec 3> "$DIR/commands"
 echo 'read 0x3000000' >&3
 wait_for 12350 "$DIR/client.out"
 

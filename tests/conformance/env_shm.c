@@ -50,7 +50,7 @@ static int shm_process(int argc, char **argv, fabric_handler handler)
 const struct env_ops env_shm = {
     .name = "shm",
     .fence_kills = true,
-    .effort = 2000,
+    .effort = 5000,
     .call_effort = 50,
     .open = shm_open_env,
     .process = shm_process,

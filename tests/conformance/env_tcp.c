@@ -12,7 +12,7 @@
 enum { PATH_BYTES = 128 };
 
 /* Until a far client gives up on a target that is silent. */
-static const uint64_t FAR_NS = 300 * RT_NS_PER_MS;
+static const uint64_t FAR_NS = (ENV_SLOWDOWN > 1 ? 1200 : 400) * RT_NS_PER_MS;
 
 static enum pando_status open_target(const char *folder, const char *location, struct fabric **out,
                                      char *error, size_t error_bytes)
@@ -78,7 +78,7 @@ static int tcp_process(int argc, char **argv, fabric_handler handler)
 const struct env_ops env_tcp = {
     .name = "tcp",
     .has_secret = true,
-    .effort = 20,
+    .effort = 12,
     .call_effort = 10,
     .open = tcp_open_env,
     .process = tcp_process,

@@ -57,6 +57,15 @@ static enum pando_status serve_size(struct fabric_request *request)
     return PANDO_OK;
 }
 
+static enum pando_status serve_fenced(struct fabric *fabric, struct fabric_request *request)
+{
+    struct fabric_identity identity;
+    if (!body_is(request, &identity, sizeof(identity)))
+        return PANDO_INVALID;
+    reply_word(request, fabric_fenced(fabric, identity));
+    return PANDO_OK;
+}
+
 static enum pando_status self_read(struct fabric *fabric, struct fabric_request *request,
                                    const struct self_range *range)
 {
@@ -162,6 +171,8 @@ enum pando_status suite_handler(void *context, struct fabric_request *request)
         memcpy(request->reply, &request->from, sizeof(request->from));
         request->reply_size = sizeof(request->from);
         return PANDO_OK;
+    case METHOD_FENCED:
+        return serve_fenced(fabric, request);
     case METHOD_SELF_READ:
         return serve_self_read(fabric, request);
     case METHOD_SELF_WRITE:

@@ -26,10 +26,20 @@
 
 enum {
     CASE_SECONDS = 60,
-    SEEDS = 20,
+    SEEDS = 100,
     EXIT_SKIPPED = 77,
     EXIT_USAGE = 2,
 };
+
+#ifdef __SANITIZE_THREAD__
+const char *__tsan_default_options(void);
+
+/* It would wait a second for other threads at the end of each of our many processes. */
+const char *__tsan_default_options(void)
+{
+    return "atexit_sleep_ms=0";
+}
+#endif
 
 static const struct suite_case *const all_cases[] = {
     lists_cases, order_cases, torn_cases,    atomics_cases,
@@ -246,7 +256,7 @@ static int usage(const char *wrong)
 
 static int parse_and_run(int argc, char **argv)
 {
-    struct plan plan = {.seeds = SEEDS / (ENV_SLOWDOWN > 1 ? 2 : 1)};
+    struct plan plan = {.seeds = SEEDS / ENV_SLOWDOWN};
     int backend = backend_index(argv[0]);
     int at = 1;
 

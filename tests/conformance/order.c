@@ -423,9 +423,10 @@ const struct suite_case order_cases[] = {
     {.name = "read_behind_lock", .run = read_behind_lock},
     {.name = "dekker", .run = dekker},
     {.name = "completed_write_is_visible", .run = completed_write_is_visible},
-    {.name = "unordered_pairs_move",
-     .run = unordered_pairs_move,
-     .flags = CASE_CHAOS,
-     .seeds_max = 6},
+    {
+        .name = "unordered_pairs_move",
+        .run = unordered_pairs_move,
+        .flags = CASE_CHAOS,
+    },
     {0},
 };

@@ -107,6 +107,7 @@ enum suite_method {
     METHOD_SLEEP,      /* u64 ns: replies after that */
     METHOD_SIZE,       /* u32: so many bytes of pattern stream 0 */
     METHOD_IDENTITY,   /* who asks: struct fabric_identity */
+    METHOD_FENCED,     /* struct fabric_identity: whether it is shut out, as a word */
     METHOD_SELF_READ,  /* struct self_range: fabric_self_read of it */
     METHOD_SELF_WRITE, /* u64 offset, bytes: fabric_self_write */
     METHOD_SELF_FAA,   /* struct self_faa: by an endpoint to itself; the old value */

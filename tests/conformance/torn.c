@@ -70,7 +70,7 @@ static void torn_client(struct client *client)
         }
         return;
     }
-    for (unsigned i = env_rounds(client->env, 100); i > 0; i--)
+    for (unsigned i = env_rounds(client->env, 40); i > 0; i--)
         torn_write_co(client, image);
     atomic_fetch_sub(&run->writers_left, 1);
 }
@@ -129,7 +129,7 @@ static bool cell_is(const struct cell *cell, uint32_t number)
 static void cell_write(struct client *client, struct cell_run *run)
 {
     struct cell cell;
-    for (uint32_t n = 1; n <= env_rounds(client->env, 400); n++) {
+    for (uint32_t n = 1; n <= env_rounds(client->env, 200); n++) {
         cell_make(&cell, n);
         write_co(client, AT, &cell, sizeof(cell));
     }
