@@ -26,6 +26,7 @@ struct lane {
     struct thread *thread;
     struct bench_addresses addresses;
     uint8_t *buffers; /* one for each operation of its list */
+    struct fabric_op *ops;
 };
 
 struct thread {
@@ -34,6 +35,7 @@ struct thread {
     struct fabric_endpoint **endpoints; /* one per memory node */
     unsigned connected;
     struct lane *lanes;
+    struct fabric_op *ops;
     uint8_t *buffers;
     struct rt_timer timer; /* ends windows and rounds */
     uint64_t round_end_ns;
@@ -92,7 +94,7 @@ static bool submit_next_co(struct lane *lane)
 {
     struct thread *thread = lane->thread;
     const struct bench_spec *spec = thread->run->spec;
-    struct fabric_op ops[FABRIC_LIST_OPS_MAX];
+    struct fabric_op *ops = lane->ops;
     unsigned node, ignored;
     uint64_t offset = bench_addresses_next(&lane->addresses, &node);
 
@@ -224,19 +226,19 @@ static void choose_region_co(struct thread *thread)
                                         .slot_bytes = slot_bytes};
 }
 
-/* Touches every page, so that no round pays for the first time. */
+/* Touches every page, so that no round pays for the first time. Adding nothing leaves the contents and
+ * makes a page that was never written one of its own, instead of a view of the one page of zeroes. */
 static void warm_co(struct thread *thread)
 {
     struct run *run = thread->run;
     uint64_t end = run->region.base + run->region.slots * run->region.slot_bytes;
     struct fabric_op ops[FABRIC_LIST_OPS_MAX];
-    uint64_t words[FABRIC_LIST_OPS_MAX];
 
     for (unsigned node = 0; node < thread->connected; node++) {
         for (uint64_t offset = run->region.base; offset < end;) {
             uint32_t count = 0;
             for (; count < FABRIC_LIST_OPS_MAX && offset < end; offset += PAGE_BYTES, count++)
-                ops[count] = fabric_read(offset, &words[count], 8);
+                ops[count] = fabric_faa(offset, 0);
             enum pando_status status = fabric_submit_co(thread->endpoints[node], ops, count);
             if (status != PANDO_OK) {
                 fail(run, pando_status_text(status));
@@ -254,11 +256,13 @@ static bool allocate(struct thread *thread, unsigned index)
 
     thread->lanes = calloc(spec->depth, sizeof(*thread->lanes));
     thread->buffers = aligned_alloc(64, bench_buffers_bytes(spec));
-    if (thread->lanes == NULL || thread->buffers == NULL)
+    thread->ops = calloc((size_t)spec->depth * spec->list, sizeof(*thread->ops));
+    if (thread->lanes == NULL || thread->buffers == NULL || thread->ops == NULL)
         return false;
     memset(thread->buffers, 0, bench_buffers_bytes(spec));
     for (unsigned i = 0; i < spec->depth; i++) {
         thread->lanes[i].thread = thread;
+        thread->lanes[i].ops = thread->ops + (size_t)i * spec->list;
         thread->lanes[i].buffers = thread->buffers + bench_buffers_bytes(spec) / spec->depth * i;
         bench_addresses_init(&thread->lanes[i].addresses, &thread->run->region, index, i);
     }

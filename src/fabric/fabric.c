@@ -10,50 +10,66 @@
 /* ---- lists -------------------------------------------------------------------------------------
  */
 
-/* Also counts it: what is refused here never leaves, and is not counted. */
-static enum pando_status list_admit(struct fabric_endpoint *endpoint,
-                                    const struct fabric_list *list)
+/* The shape of one operation. */
+static inline enum pando_status op_check(const struct fabric_op *op)
 {
-    struct fabric_counters add = {.lists = 1};
+    if (op->kind == FABRIC_CAS || op->kind == FABRIC_FAA) {
+        if (op->size != 8)
+            return PANDO_INVALID;
+        if (op->offset % 8 != 0)
+            return PANDO_RANGE;
+    } else if (op->kind != FABRIC_READ && op->kind != FABRIC_WRITE) {
+        return PANDO_INVALID;
+    }
+    if (op->size == 0)
+        return PANDO_INVALID;
+    if (op->offset != fabric_address_offset(op->offset))
+        return PANDO_RANGE; /* no window is that large */
+    return PANDO_OK;
+}
+
+static inline void op_count(struct fabric_counters *counters, const struct fabric_op *op)
+{
+    switch (op->kind) {
+    case FABRIC_READ:
+        counters->reads++;
+        counters->bytes_in += op->size;
+        break;
+    case FABRIC_WRITE:
+        counters->writes++;
+        counters->bytes_out += op->size;
+        break;
+    case FABRIC_CAS:
+    case FABRIC_FAA:
+        counters->atomics++;
+        counters->bytes_in += 8;
+        counters->bytes_out += op->kind == FABRIC_CAS ? 16 : 8;
+        break;
+    }
+}
+
+/* Also counts it: what is refused here never leaves, and is not counted. */
+static enum pando_status list_admit(struct fabric_endpoint *endpoint, const struct fabric_list *list)
+{
+    uint64_t bytes = 0;
 
     if (list->count == 0 || list->count > FABRIC_LIST_OPS_MAX)
         return PANDO_INVALID;
     for (uint32_t i = 0; i < list->count; i++) {
-        const struct fabric_op *op = &list->ops[i];
-        switch (op->kind) {
-        case FABRIC_READ:
-            add.reads++;
-            add.bytes_in += op->size;
-            break;
-        case FABRIC_WRITE:
-            add.writes++;
-            add.bytes_out += op->size;
-            break;
-        case FABRIC_CAS:
-        case FABRIC_FAA:
-            if (op->size != 8)
-                return PANDO_INVALID;
-            if (op->offset % 8 != 0)
-                return PANDO_RANGE;
-            add.atomics++;
-            add.bytes_in += 8;
-            add.bytes_out += op->kind == FABRIC_CAS ? 16 : 8;
-            break;
-        default:
-            return PANDO_INVALID;
-        }
-        if (op->size == 0)
-            return PANDO_INVALID;
-        if (op->offset != fabric_address_offset(op->offset))
-            return PANDO_RANGE; /* no window is that large */
+        enum pando_status status = op_check(&list->ops[i]);
+        if (status != PANDO_OK)
+            return status;
+        bytes += list->ops[i].size;
     }
-    if (add.bytes_in + add.bytes_out > FABRIC_LIST_BYTES_MAX)
+    if (bytes > FABRIC_LIST_BYTES_MAX)
         return PANDO_TOO_LARGE;
     if (endpoint->broken)
         return PANDO_BROKEN;
     if (endpoint->outstanding >= FABRIC_OUTSTANDING_MAX)
         return PANDO_AGAIN;
-    fabric_counters_add(&endpoint->counters, &add);
+    endpoint->counters.lists++;
+    for (uint32_t i = 0; i < list->count; i++)
+        op_count(&endpoint->counters, &list->ops[i]);
     return PANDO_OK;
 }
 
@@ -86,8 +102,7 @@ enum pando_status fabric_submit_co(struct fabric_endpoint *endpoint, struct fabr
     return fabric_wait_co(&list);
 }
 
-/* ---- endpoints and calls
- * ------------------------------------------------------------------------- */
+/* ---- endpoints and calls --------------------------------------------------------------------- */
 
 void fabric_set_identity(struct fabric *fabric, struct fabric_identity identity)
 {
@@ -182,8 +197,7 @@ enum pando_status fabric_call_co(struct fabric_endpoint *endpoint, uint16_t meth
     return status;
 }
 
-/* ---- the window and the rest
- * ------------------------------------------------------------------------ */
+/* ---- the window and the rest ----------------------------------------------------------------- */
 
 uint16_t fabric_self(const struct fabric *fabric)
 {

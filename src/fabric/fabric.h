@@ -10,17 +10,21 @@
  * every backend, and the simulated one uses every freedom it leaves.
  *
  *  1. An aligned 8-byte word is never torn. Anything longer may be, at 8-byte granularity and in
- * any order: a READ may see some words from before a concurrent WRITE and some from after.
+ *     any order: a READ may see some words from before a concurrent WRITE and some from after.
  *  2. In one list these pairs happen in order at the target: a WRITE before anything later, a CAS
- * or FAA before a later READ. "In order" means that whoever sees the second effect sees the first.
+ *     or FAA before a later READ. "In order" means that whoever sees the second effect sees the
+ *     first.
  *     No other pair is ordered (not READ before WRITE, not CAS before WRITE, not two READs), and
  *     neither are two lists, unless the first completed before the second was posted.
  *  3. CAS and FAA are atomic among fabric atomics, and with aligned 8-byte WRITEs. A process's own
  *     threads touch such words through the fabric too (an endpoint to oneself is allowed). A CAS
  *     that fails stores nothing.
- *  4. A completed WRITE is visible to every READ posted later, through any endpoint of anyone. There
- *     is no order between endpoints. A target's own CPU may see a WRITE later than that: at the latest
- *     when it serves a call posted behind it on the same endpoint, or after an atomic of its own on its
+ *  4. A completed WRITE is visible to every READ posted later, through any endpoint of anyone.
+ *  There
+ *     is no order between endpoints. A target's own CPU may see a WRITE later than that: at the
+ *     latest
+ *     when it serves a call posted behind it on the same endpoint, or after an atomic of its own
+ *     on its
  *     own window.
  *  5. When an endpoint breaks, every outstanding list fails with BROKEN. Such a list may still be
  *     applied, wholly or in part (in a way that point 2 allows), until fabric_fence_co for its
@@ -47,12 +51,13 @@ enum {
     FABRIC_LIST_OPS_MAX = 256,           /* operations in a list */
     FABRIC_LIST_BYTES_MAX = 1024 * 1024, /* READ and WRITE bytes of a list */
     FABRIC_CALL_BYTES_MAX = 64 * 1024,   /* of a request, and of a reply */
+    FABRIC_CALLS_MAX = 256,              /* calls in flight on an endpoint; more may get AGAIN */
     FABRIC_OUTSTANDING_MAX = 16 * 1024,  /* lists in flight on an endpoint; more get AGAIN */
     FABRIC_MEMBERS_MAX = 1024,           /* identities that can be fenced: members 1 to 1023 */
     FABRIC_LOCATION_MAX = 96,            /* bytes of a location, its final NUL included */
 };
 
-/* ---- addresses ------------------------------------------------------------------------------ */
+/* ---- addresses ------------------------------------------------------------------------------- */
 
 /* 64 bits: node 16, offset 48. The upper half of the offsets is the target's on-chip memory, where
  * it has some; elsewhere it is ordinary memory under the same name. Address 0 is nowhere: the first
@@ -141,8 +146,7 @@ PANDO_MUST_CHECK enum pando_status fabric_wait_co(struct fabric_list *list);
 PANDO_MUST_CHECK enum pando_status fabric_submit_co(struct fabric_endpoint *endpoint,
                                                     struct fabric_op *ops, uint32_t count);
 
-/* ---- peers and endpoints
- * -------------------------------------------------------------------------- */
+/* ---- peers and endpoints --------------------------------------------------------------------- */
 
 enum fabric_target { FABRIC_MEMORY, FABRIC_COMPUTE, FABRIC_TARGETS };
 
@@ -188,8 +192,7 @@ PANDO_MUST_CHECK enum pando_status fabric_reconnect_co(struct fabric_endpoint *e
 PANDO_MUST_CHECK enum pando_status fabric_fence_co(struct fabric_endpoint *endpoint,
                                                    struct fabric_identity identity);
 
-/* ---- calls
- * --------------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 /* A request being served, on a task of a loop of the serving process. */
 struct fabric_request {
@@ -213,8 +216,7 @@ PANDO_MUST_CHECK enum pando_status fabric_call_co(struct fabric_endpoint *endpoi
                                                   struct slice body, void *reply,
                                                   uint32_t reply_capacity, uint32_t *reply_size);
 
-/* ---- one's own window
- * ----------------------------------------------------------------------------- */
+/* ---- one's own window ------------------------------------------------------------------------ */
 
 uint16_t fabric_self(const struct fabric *fabric);
 uint64_t fabric_window_bytes(const struct fabric *fabric);
@@ -236,8 +238,7 @@ bool fabric_fenced(const struct fabric *fabric, struct fabric_identity identity)
 /* Closes the process's part of the fabric; every endpoint is disconnected by then. */
 void fabric_close(struct fabric *fabric);
 
-/* ---- counters
- * --------------------------------------------------------------------------------------- */
+/* ---- counters -------------------------------------------------------------------------------- */
 
 /* Round trips, verbs and bytes: the currency of this field. */
 struct fabric_counters {

@@ -106,8 +106,7 @@ static bool ready_push(struct shelf *shelf, struct pool_block block)
     return true;
 }
 
-/* ---- freed blocks
- * -------------------------------------------------------------------------------------------- */
+/* ---- freed blocks ---------------------------------------------------------------------------- */
 
 static enum pando_status return_blocks_co(struct pool_session *session, struct shelf *shelf,
                                           uint16_t node)
@@ -202,9 +201,7 @@ enum pando_status pool_free_co(struct pool_session *session, const struct pool_b
     return ripen_co(session);
 }
 
-/* ---- allocation
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- allocation ------------------------------------------------------------------------------ */
 
 static bool take_at_hand(struct shelf *shelf, struct pool_block *block)
 {

@@ -21,8 +21,7 @@ static void put(void *to, const void *from, size_t size)
     memcpy(to, from, size);
 }
 
-/* ---- building
- * ---------------------------------------------------------------------------------------- */
+/* ---- building -------------------------------------------------------------------------------- */
 
 static uint8_t *grow(struct intent_builder *builder, size_t size)
 {
@@ -90,8 +89,7 @@ size_t intent_finish(struct intent_builder *builder, uint64_t pool, fabric_addre
     return builder->size;
 }
 
-/* ---- reading
- * ----------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 bool intent_read(struct intent *intent, uint64_t pool, fabric_address slot, const void *bytes,
                  size_t size)

@@ -20,8 +20,7 @@ struct intent_lock {
     uint64_t word;
 };
 
-/* ---- building
- * ------------------------------------------------------------------------------------- */
+/* ---- building -------------------------------------------------------------------------------- */
 
 struct intent_builder {
     uint8_t *buffer; /* aligned to 8 */
@@ -39,8 +38,7 @@ void intent_add_image(struct intent_builder *builder, fabric_address address, st
 /* Bytes to WRITE to the slot, or 0 when it did not fit. */
 size_t intent_finish(struct intent_builder *builder, uint64_t pool, fabric_address slot);
 
-/* ---- reading
- * ---------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 struct intent_image {
     fabric_address address;

@@ -3,9 +3,12 @@
  * others can finish it.
  *
  * A slot of an intent chunk (its size is the chunk's block size):
- *    0  4  CRC32C of the rest, seeded with pool and slot address; with the next 4 bytes zero: no
- * intent 4  4  bytes of the rest 8  8  home lock: its address       16  8  the word it was taken
- * with 24  2  further locks   26  2  images   28  4  zero 32     further locks: address 8, word 8
+ *    0  4  CRC32C of the rest, seeded with pool and slot address; with the next 4 bytes zero:
+ *          no intent
+ *    4  4  bytes of the rest
+ *    8  8  home lock: its address       16  8  the word it was taken with
+ *   24  2  further locks   26  2  images   28  4  zero
+ *   32     further locks: address 8, word 8
  *          images: address 8, bytes 4, zero 4, then the bytes, padded to 8
  *
  * An intent counts only while its home lock still holds its word: the home lock is released last.

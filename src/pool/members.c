@@ -31,8 +31,7 @@ static fabric_address record_address(const struct pool *pool, uint16_t member)
                                pool->first + POOL_RECORDS + (uint64_t)member * POOL_RECORD_BYTES);
 }
 
-/* ---- joining
- * ---------------------------------------------------------------------------------------------- */
+/* ---- joining --------------------------------------------------------------------------------- */
 
 static enum pando_status take_slot_co(struct pool *pool, struct fabric_endpoint *endpoint,
                                       uint64_t *beats)
@@ -98,8 +97,7 @@ enum pando_status pool_member_join_co(struct pool *pool, struct fabric_endpoint 
     return PANDO_OK;
 }
 
-/* ---- heartbeats
- * --------------------------------------------------------------------------------------------- */
+/* ---- heartbeats ------------------------------------------------------------------------------ */
 
 void pool_session_ticker_task(void *arg)
 {
@@ -161,9 +159,7 @@ static void heartbeat_task(void *arg)
     pool->tasks--;
 }
 
-/* ---- watching
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- watching -------------------------------------------------------------------------------- */
 
 struct watch {
     uint64_t word;
@@ -243,9 +239,7 @@ enum pando_status pool_member_start(struct pool *pool)
     return PANDO_OK;
 }
 
-/* ---- leaving
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- leaving --------------------------------------------------------------------------------- */
 
 /* Gives back all memory that this member holds; its tables stay. */
 static void give_up_memory_co(struct pool *pool)
@@ -283,8 +277,7 @@ void pool_member_leave_co(struct pool *pool)
         log_warn("left without freeing the member slot", log_status("status", status));
 }
 
-/* ---- for people and recovery
- * ------------------------------------------------------------------------------------ */
+/* ---- for people and recovery ----------------------------------------------------------------- */
 
 enum pando_status pool_members_co(struct pool_session *session, struct pool_member *out,
                                   unsigned capacity, unsigned *count)

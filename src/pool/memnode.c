@@ -15,8 +15,7 @@ uint64_t memnode_bytes_min(void)
     return 32 * 1024 + POOL_CHUNK_TABLE + 4096 + POOL_CHUNK_BYTES;
 }
 
-/* ---- superblock
- * -------------------------------------------------------------------------------------- */
+/* ---- superblock ------------------------------------------------------------------------------ */
 
 enum pando_status memnode_word_read(struct memnode *memnode, uint64_t offset, uint64_t *out)
 {
@@ -101,8 +100,7 @@ static enum pando_status open_superblock(struct memnode *memnode, char *error, s
                               memnode->super.starts);
 }
 
-/* ---- opening
- * ------------------------------------------------------------------------------------------ */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 uint64_t memnode_random(struct memnode *memnode)
 {

@@ -78,8 +78,7 @@ static bool same(struct fabric_identity a, struct fabric_identity b)
     return a.member == b.member && a.incarnation == b.incarnation;
 }
 
-/* ---- free blocks
- * --------------------------------------------------------------------------------------- */
+/* ---- free blocks ----------------------------------------------------------------------------- */
 
 static struct block_class *class_of(struct memnode *memnode, uint32_t block_bytes)
 {
@@ -165,8 +164,7 @@ static uint32_t grant_blocks(struct memnode *memnode, struct fabric_identity to,
     return count;
 }
 
-/* ---- chunks
- * -------------------------------------------------------------------------------------------- */
+/* ---- chunks ---------------------------------------------------------------------------------- */
 
 /* A chunk that was used before must not look like it: no old tenure, no old intent. */
 static void chunk_clear(struct memnode *memnode, uint64_t index, uint32_t block_bytes)
@@ -224,8 +222,7 @@ enum pando_status memnode_grant(struct memnode *memnode, struct fabric_identity 
     return status;
 }
 
-/* ---- coming back
- * ---------------------------------------------------------------------------------------- */
+/* ---- coming back ----------------------------------------------------------------------------- */
 
 /* Finds the chunk and the block of an address that a client names; false when there is none such.
  */
@@ -310,8 +307,7 @@ enum pando_status memnode_return_co(struct memnode *memnode, struct fabric_ident
     return status;
 }
 
-/* ---- after a death
- * -------------------------------------------------------------------------------------- */
+/* ---- after a death --------------------------------------------------------------------------- */
 
 static void sweep_chunk(struct memnode *memnode, uint64_t index, struct fabric_identity dead,
                         struct pool_sweep_reply *reply)
@@ -370,8 +366,7 @@ enum pando_status memnode_sweep_co(struct memnode *memnode, struct fabric_identi
     return PANDO_OK;
 }
 
-/* ---- beginning, end, statistics
- * -------------------------------------------------------------------------- */
+/* ---- beginning, end, statistics -------------------------------------------------------------- */
 
 static bool entry_plausible(const struct pool_chunk *entry)
 {

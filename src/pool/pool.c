@@ -16,8 +16,7 @@ static const uint32_t DRIFT_PPM = 10000;
 static const uint64_t RECONNECT_PAUSE_NS = 10 * RT_NS_PER_MS;
 enum { RECONNECT_TRIES = 3 };
 
-/* ---- joining
- * ----------------------------------------------------------------------------------------- */
+/* ---- joining --------------------------------------------------------------------------------- */
 
 static enum pando_status fail(char *error, size_t error_bytes, enum pando_status status,
                               uint16_t node, const char *what)
@@ -166,8 +165,7 @@ void pool_leave_co(struct pool *pool)
     free(pool);
 }
 
-/* ---- what it is
- * ----------------------------------------------------------------------------------------- */
+/* ---- what it is ------------------------------------------------------------------------------ */
 
 struct fabric_identity pool_identity(const struct pool *pool)
 {
@@ -210,6 +208,13 @@ bool pool_fenced(const struct pool *pool)
     return atomic_load_explicit(&pool->fenced, memory_order_acquire);
 }
 
+void pool_give_up(struct pool *pool)
+{
+    log_error("a change could not be finished: this member gives itself up",
+              log_u64("member", pool->identity.member));
+    pool_set_fenced(pool);
+}
+
 void pool_set_fenced(struct pool *pool)
 {
     if (!atomic_exchange(&pool->fenced, true))
@@ -229,8 +234,7 @@ uint64_t pool_recoveries(const struct pool *pool)
     return atomic_load_explicit(&pool->recoveries, memory_order_relaxed);
 }
 
-/* ---- sessions
- * --------------------------------------------------------------------------------------------- */
+/* ---- sessions -------------------------------------------------------------------------------- */
 
 static void session_free(struct pool_session *session)
 {

@@ -55,11 +55,15 @@ bool pool_lease_valid(const struct pool *pool);
 /* True for good once it is known to have been. */
 bool pool_fenced(const struct pool *pool);
 
+/* For a member that holds a lock on something half changed and cannot reach it any more: from now
+ * on it is
+ * dead, by its own word. Its heartbeats stop, and others recover it. Any thread. */
+void pool_give_up(struct pool *pool);
+
 /* Where a memory node's things are: its superblock as read when joining. */
 const struct pool_superblock *pool_superblock(const struct pool *pool, uint16_t node);
 
-/* ---- sessions
- * -------------------------------------------------------------------------------------- */
+/* ---- sessions -------------------------------------------------------------------------------- */
 
 PANDO_MUST_CHECK enum pando_status pool_session_open_co(struct pool *pool,
                                                         struct pool_session **out);
@@ -79,8 +83,7 @@ PANDO_MUST_CHECK enum pando_status pool_reconnect_co(struct pool_session *sessio
 void pool_session_counters(const struct pool_session *session,
                            struct fabric_counters out[FABRIC_TARGETS]);
 
-/* ---- locks (R9 to R12)
- * --------------------------------------------------------------------------------- */
+/* ---- locks (R9 to R12) ----------------------------------------------------------------------- */
 
 struct pool_lock {
     fabric_address address;
@@ -120,21 +123,18 @@ PANDO_MUST_CHECK enum pando_status pool_lock_backoff_co(struct pool_session *ses
 PANDO_MUST_CHECK enum pando_status pool_resolve_co(struct pool_session *session,
                                                    const struct pool_lock *lock, bool *applied);
 
-/* ---- intents (R18)
- * ---------------------------------------------------------------------------------------- */
+/* ---- intents (R18) --------------------------------------------------------------------------- */
 
 /* A slot for an intent, on the same node as what it protects. Slots are bounded: suspends until one
  * is free. The slot's header word is 0. */
-enum { POOL_INTENT_BYTES = 16 * 1024 };
+enum { POOL_INTENT_BYTES = 64 * 1024 };
 PANDO_MUST_CHECK enum pando_status pool_intent_take_co(struct pool_session *session, uint16_t node,
                                                        fabric_address *slot);
 
 /* Its header word is 0 again. */
 void pool_intent_give(struct pool_session *session, fabric_address slot);
 
-/* ---- memory
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* A block of that size (a multiple of 64, up to a chunk) on a node, or on any node in turn
  * (POOL_ANY_NODE). Mostly without a message. Its contents are undefined but for its header; its
@@ -149,9 +149,7 @@ PANDO_MUST_CHECK enum pando_status pool_free_co(struct pool_session *session,
                                                 const struct pool_block *block,
                                                 uint32_t block_bytes, bool tenure_written);
 
-/* ---- tables
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 struct pool_table_options {
     const char *name;
@@ -186,8 +184,7 @@ PANDO_MUST_CHECK enum pando_status pool_root_swap_co(struct pool_session *sessio
                                                      uint64_t expected, uint64_t desired,
                                                      uint64_t *found);
 
-/* ---- members and statistics
- * -------------------------------------------------------------------------------------- */
+/* ---- members and statistics ------------------------------------------------------------------ */
 
 struct pool_member {
     uint16_t member;

@@ -30,13 +30,13 @@
  * directory entry
  *    0  8  state: 0 free, 1 live      8  8  root: an address, changed by CAS
  *   16  8  table id (never reused)    24  4  largest key      28  4  inline value bytes
- *   32 64  name, NUL-terminated       96 16  engine, NUL-terminated   112 144  the engine's own
- * words
+ *   32 64  name, NUL-terminated       96 16  engine, NUL-terminated
+ *  112 144 the engine's own words
  *
  * chunk table entry
- *    0  8  kind 8, block bytes / 64 24, owner's member 16, owner's incarnation 16 (from the high
- * end) kinds: 0 free, 1 blocks, 2 intents 8  8  version floor: no block here ever had a version as
- * high
+ *    0  8  kind 8, block bytes / 64 24, owner's member 16, owner's incarnation 16
+ *          (from the high end); kinds: 0 free, 1 blocks, 2 intents
+ *    8  8  version floor: no block here ever had a version as high
  *
  * lock word: 0 free; else member 16, incarnation 16, acquisition 32 (from the high end)
  */
@@ -110,8 +110,7 @@ _Static_assert(sizeof(struct pool_entry) == POOL_ENTRY_BYTES, "format");
 
 enum pool_entry_state { POOL_ENTRY_FREE, POOL_ENTRY_LIVE };
 
-/* ---- heartbeats
- * ---------------------------------------------------------------------------------- */
+/* ---- heartbeats ------------------------------------------------------------------------------ */
 
 enum pool_member_state { POOL_FREE, POOL_JOINING, POOL_ALIVE, POOL_FENCED };
 
@@ -136,8 +135,7 @@ static inline struct pool_heartbeat pool_heartbeat_unpack(uint64_t word)
     };
 }
 
-/* ---- locks
- * ----------------------------------------------------------------------------------------- */
+/* ---- locks ----------------------------------------------------------------------------------- */
 
 static inline uint64_t pool_lock_word(struct fabric_identity owner, uint32_t acquisition)
 {
@@ -150,8 +148,7 @@ static inline struct fabric_identity pool_lock_owner(uint64_t word)
                                     .incarnation = (uint16_t)(word >> 32)};
 }
 
-/* ---- chunks
- * ----------------------------------------------------------------------------------------- */
+/* ---- chunks ---------------------------------------------------------------------------------- */
 
 enum pool_chunk_kind { POOL_CHUNK_FREE, POOL_CHUNK_BLOCKS, POOL_CHUNK_INTENTS };
 

@@ -38,8 +38,7 @@ static bool not_later(struct fabric_identity one, struct fabric_identity than)
            (int16_t)(uint16_t)(one.incarnation - than.incarnation) <= 0;
 }
 
-/* ---- 1: claiming it
- * ------------------------------------------------------------------------------------------- */
+/* ---- 1: claiming it -------------------------------------------------------------------------- */
 
 static enum pando_status claim_co(struct recovery *recovery)
 {
@@ -78,9 +77,7 @@ static enum pando_status count_on_co(struct recovery *recovery, enum pool_member
     return status;
 }
 
-/* ---- 2: fencing
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- 2: fencing ------------------------------------------------------------------------------ */
 
 static enum pando_status fence_member_window_co(struct recovery *recovery,
                                                 const struct pool_member *member)
@@ -129,9 +126,7 @@ static enum pando_status fence_co(struct recovery *recovery)
     return status == PANDO_OK ? fence_windows_co(recovery) : status;
 }
 
-/* ---- 3: intents
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- 3: intents ------------------------------------------------------------------------------ */
 
 static enum pando_status write_co(struct recovery *recovery, fabric_address address,
                                   const void *bytes, uint32_t size)
@@ -230,9 +225,7 @@ static enum pando_status redo_node_co(struct recovery *recovery, uint16_t node)
     return status;
 }
 
-/* ---- 4: locks
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- 4: locks -------------------------------------------------------------------------------- */
 
 static enum pando_status release_locks_co(struct recovery *recovery, uint16_t node)
 {
@@ -257,9 +250,7 @@ static enum pando_status release_locks_co(struct recovery *recovery, uint16_t no
     return status;
 }
 
-/* ---- 5: memory
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- 5: memory ------------------------------------------------------------------------------- */
 
 static enum pando_status sweep_co(struct recovery *recovery, uint16_t node)
 {
@@ -272,9 +263,7 @@ static enum pando_status sweep_co(struct recovery *recovery, uint16_t node)
                           slice_of(&request, sizeof(request)), NULL, 0, NULL);
 }
 
-/* ---- all of it
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 typedef enum pando_status (*node_step)(struct recovery *recovery, uint16_t node);
 

@@ -196,7 +196,7 @@ uint64_t rt_turn_ns(const struct rt_loop *loop)
     return ((const struct real_loop *)loop)->turn_ns;
 }
 
-/* ---- descriptors and pollers ---------------------------------------------------------------- */
+/* ---- descriptors and pollers ----------------------------------------------------------------- */
 
 enum pando_status rt_fd_add(struct rt_loop *base, struct rt_fd *fd)
 {
@@ -246,7 +246,7 @@ void rt_flight_add(struct rt_loop *base, int delta)
     pando_dassert(real(base)->in_flight >= 0);
 }
 
-/* ---- the parts of a turn -------------------------------------------------------------------- */
+/* ---- the parts of a turn --------------------------------------------------------------------- */
 
 static bool deliver_messages(struct real_loop *loop)
 {
@@ -271,8 +271,11 @@ static bool deliver_messages(struct real_loop *loop)
 static bool run_tasks(struct rt_loop *loop)
 {
     size_t count = loop->runnable; /* not those that become runnable meanwhile */
-    for (size_t i = 0; i < count; i++)
-        rt_run_next(loop);
+    loop->turn_left = count;
+    while (loop->turn_left > 0) {
+        loop->turn_left--;
+        rt_run_next(loop); /* and those that follow it without coming back here */
+    }
     return count > 0;
 }
 

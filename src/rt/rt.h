@@ -39,7 +39,7 @@ enum {
 #define RT_NS_PER_MS UINT64_C(1000000)
 #define RT_NS_PER_S  UINT64_C(1000000000)
 
-/* ---- loops and threads -------------------------------------------------------------------- */
+/* ---- loops and threads ----------------------------------------------------------------------- */
 
 /* How long a loop keeps looking for work before it sleeps. */
 struct rt_spin {
@@ -77,7 +77,7 @@ struct rt_loop *rt_thread_loop(struct rt_thread *thread);
 /* Waits until the thread's loop has ended, and frees it. Not from a task. */
 void rt_thread_join(struct rt_thread *thread);
 
-/* ---- tasks -------------------------------------------------------------------------------- */
+/* ---- tasks ----------------------------------------------------------------------------------- */
 
 /* Starts fn(arg) on this loop; it runs when the current task suspends. NO_MEMORY: no stack. */
 PANDO_MUST_CHECK enum pando_status rt_spawn(struct rt_loop *loop, rt_fn fn, void *arg);
@@ -95,7 +95,7 @@ enum pando_status rt_park_co(uint64_t deadline_ns);
 /* Any thread; the task must not have ended. */
 void rt_unpark(struct rt_task *task);
 
-/* ---- messages between loops ---------------------------------------------------------------- */
+/* ---- messages between loops ------------------------------------------------------------------ */
 
 /* Memory of the sender until `deliver` has been called on the receiving loop (not on a task). */
 struct rt_message {
@@ -106,7 +106,7 @@ struct rt_message {
 /* Any thread. Wakes the loop if it sleeps. */
 void rt_loop_post(struct rt_loop *loop, struct rt_message *message);
 
-/* ---- time, randomness, cost ---------------------------------------------------------------- */
+/* ---- time, randomness, cost ------------------------------------------------------------------ */
 
 /* A monotonic clock: the machine's, or the simulated node's own, which may drift. */
 uint64_t rt_now_ns(void);
@@ -132,7 +132,7 @@ void rt_charge(enum rt_cost cost);
 /* Where another thread could run in between: the simulator may let it. */
 void rt_race_point(void);
 
-/* ---- timers -------------------------------------------------------------------------------- */
+/* ---- timers ---------------------------------------------------------------------------------- */
 
 /* `fire` runs on the loop, not on a task. The timer is disarmed before, so that it may arm itself.
  */
@@ -148,7 +148,7 @@ void rt_timer_init(struct rt_timer *timer, void (*fire)(struct rt_timer *timer))
 void rt_timer_arm(struct rt_timer *timer, uint64_t deadline_ns);
 void rt_timer_cancel(struct rt_timer *timer);
 
-/* ---- wait queues --------------------------------------------------------------------------- */
+/* ---- wait queues ----------------------------------------------------------------------------- */
 
 /* First come, first served; tasks of any loop may wait and anyone may wake. Zeroed memory will not
  * do: initialise it. */
@@ -186,7 +186,7 @@ struct rt_latch {
 void rt_latch_lock(struct rt_latch *latch);
 void rt_latch_unlock(struct rt_latch *latch);
 
-/* ---- blocking work ------------------------------------------------------------------------- */
+/* ---- blocking work --------------------------------------------------------------------------- */
 
 /* Runs fn(arg) on one of a few helper threads while this task waits. For libraries and system calls
  * that block. In the simulator it runs at once. */

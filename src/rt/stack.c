@@ -25,7 +25,14 @@ enum { STACK_BYTES = 4 * RT_STACK_BYTES };
 #else
 enum { STACK_BYTES = RT_STACK_BYTES };
 #endif
-enum { GUARD_BYTES = 4096, SLAB_STACKS = 16 };
+enum {
+    GUARD_BYTES = 4096,
+    SLAB_STACKS = 16,
+    /* Stacks begin at different places of a page. All at the same, the hot ends of many stacks would
+     * share a few sets of the first-level cache and push each other out. */
+    COLORS = 31,
+    COLOR_BYTES = 128,
+};
 
 struct slab {
     struct list link;
@@ -35,7 +42,8 @@ struct slab {
 
 static struct rt_task *task_of(char *stack)
 {
-    uintptr_t top = (uintptr_t)stack + STACK_BYTES - sizeof(struct rt_task);
+    uintptr_t color = (uintptr_t)stack / (STACK_BYTES + GUARD_BYTES) % COLORS * COLOR_BYTES;
+    uintptr_t top = (uintptr_t)stack + STACK_BYTES - sizeof(struct rt_task) - color;
     return (struct rt_task *)(top & ~(uintptr_t)63);
 }
 

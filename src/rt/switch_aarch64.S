@@ -1,8 +1,8 @@
 /*
  * void rt_switch(void **save_sp, void *load_sp)
  *
- * As in switch_x86_64.S: callee-saved registers to the stack, stack pointers exchanged, then a plain
- * branch instead of a ret.
+ * Callee-saved registers to the stack, stack pointers exchanged, then a plain branch: a ret would not
+ * match the processor's return stack.
  */
 #if defined(__aarch64__)
     .text

@@ -60,23 +60,42 @@ void rt_run_choose(struct rt_loop *loop, size_t n)
     loop->run_head = chosen;
 }
 
-void rt_run_next(struct rt_loop *loop)
+static struct rt_task *run_pop(struct rt_loop *loop)
 {
     struct rt_task *task = loop->run_head;
     loop->run_head = task->next;
     if (loop->run_head == NULL)
         loop->run_tail = &loop->run_head;
     loop->runnable--;
-
     task->state = RT_RUNNING;
+    return task;
+}
+
+void rt_run_next(struct rt_loop *loop)
+{
+    struct rt_task *task = run_pop(loop);
     loop->current = task;
     rt_context_switch(&loop->scheduler, &task->context, false);
     loop->current = NULL;
 }
 
+/* Where a task goes when it stops running: straight to the next one, or back to the loop. */
+static struct rt_context *next_context(struct rt_loop *loop)
+{
+    if (loop->turn_left == 0 || loop->run_head == NULL)
+        return &loop->scheduler;
+    loop->turn_left--;
+    loop->current = run_pop(loop);
+    return &loop->current->context;
+}
+
 void rt_suspend(struct rt_loop *loop)
 {
-    rt_context_switch(&loop->current->context, &loop->scheduler, false);
+    struct rt_task *self = loop->current;
+    struct rt_context *next = next_context(loop);
+    /* A task that yields when nobody else can run is itself the next. */
+    if (next != &self->context)
+        rt_context_switch(&self->context, next, false);
 }
 
 /* First and last function on every task's stack. */
@@ -94,7 +113,7 @@ static void task_entry(void)
     loop = rt_current_loop;
     loop->live--;
     rt_stack_give(loop, task);
-    rt_context_switch(&task->context, &loop->scheduler, true);
+    rt_context_switch(&task->context, next_context(loop), true);
     pando_assert(!"an ended task was resumed");
 }
 

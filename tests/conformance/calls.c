@@ -116,7 +116,7 @@ static void call_without_handler(struct env *env)
 /* ---- many at once ---------------------------------------------------------------------------- */
 
 enum {
-    CALLERS = 64, /* tasks on each loop */
+    CALLERS = 200, /* tasks on each loop */
     CALL_CLIENTS = 2,
 };
 

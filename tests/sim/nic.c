@@ -148,8 +148,7 @@ static void test_single_verbs(void)
     CHECK(cas_one > 6 && cas_one < 9);
 }
 
-/* ---- the lock experiment of section 5.7
- * -------------------------------------------------------------- */
+/* ---- the lock experiment of section 5.7 ------------------------------------------------------ */
 
 static uint64_t zipf_lock(void)
 {

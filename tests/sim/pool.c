@@ -67,8 +67,7 @@ static void violate(const char *what)
         world.violation = what;
 }
 
-/* ---- accounts
- * ---------------------------------------------------------------------------------------- */
+/* ---- accounts -------------------------------------------------------------------------------- */
 
 static void account_fill(struct pool *pool, struct account *account, fabric_address address,
                          uint64_t version, uint64_t balance)
@@ -94,8 +93,7 @@ static bool account_valid(struct pool *pool, const struct account *account, fabr
     return cell_valid(&place, account, sizeof(*account)) && account->address == address;
 }
 
-/* ---- a transfer
- * ---------------------------------------------------------------------------------------- */
+/* ---- a transfer ------------------------------------------------------------------------------ */
 
 struct side {
     fabric_address address;
@@ -278,8 +276,7 @@ static enum pando_status transfer_co(struct pool_session *session, uint8_t *buff
     return commit_co(session, first, second, buffer);
 }
 
-/* ---- clients
- * -------------------------------------------------------------------------------------------- */
+/* ---- clients --------------------------------------------------------------------------------- */
 
 struct client {
     struct fabric *fabric;
@@ -360,8 +357,7 @@ static void client_task(void *arg)
     world.clients_running--;
 }
 
-/* ---- setting up and checking
- * ------------------------------------------------------------------------------ */
+/* ---- setting up and checking ----------------------------------------------------------------- */
 
 static void create_accounts_co(struct pool_session *session)
 {
@@ -459,8 +455,7 @@ static void checker_task(void *arg)
     pool_leave_co(pool);
 }
 
-/* ---- one seed
- * --------------------------------------------------------------------------------------------- */
+/* ---- one seed -------------------------------------------------------------------------------- */
 
 static void build(void)
 {

@@ -4,14 +4,15 @@
  * What costs time here is cache misses. A lone task has nothing to overlap them with, so its list
  * is executed at once. When others could run, the list's cache lines are only asked for, and the
  * list is executed at the end of the loop's turn, when they have come while the other tasks ran
- * (and asked for theirs).
+ * (and asked for theirs). A long transfer overlaps its own misses: it is executed at once, too.
  */
 #include "fabric/shm/shm_int.h"
 
 enum {
     AT_ONCE_MAX = 16, /* then the loop gets a turn: timers and descriptors want to be looked at */
     LINE_BYTES = 64,
-    PREFETCH_LINES_MAX = 16, /* of one operation */
+    LONG_BYTES = 512,        /* a list of so many bytes needs no help */
+    PREFETCH_LINES_MAX = LONG_BYTES / LINE_BYTES + 1,
 };
 
 static void prefetch(const struct window *window, const struct fabric_op *op)
@@ -76,12 +77,20 @@ void shm_lists_init(struct shm_endpoint *endpoint)
     endpoint->executed_at_once = 0;
 }
 
+static bool is_long(const struct fabric_list *list)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < list->count; i++)
+        bytes += list->ops[i].size;
+    return bytes >= LONG_BYTES;
+}
+
 void shm_lists_post(struct fabric_endpoint *base, struct fabric_list *list)
 {
     struct shm_endpoint *endpoint = shm_endpoint_of(base);
 
     if (endpoint->deferred == NULL && endpoint->executed_at_once < AT_ONCE_MAX &&
-        rt_loop_runnable(base->loop) == 0) {
+        (rt_loop_runnable(base->loop) == 0 || is_long(list))) {
         endpoint->executed_at_once++;
         fabric_list_done(base, list, execute(endpoint, list));
         return;

@@ -136,7 +136,7 @@ static enum pando_status map_window(struct shm_fabric *fabric,
         if (status != PANDO_OK)
             return status;
     }
-    if (!shm_file_of(fabric->window.fd, &fabric->file)) {
+    if (fabric->window.fd >= 0 && !shm_file_of(fabric->window.fd, &fabric->file)) {
         window_unmap(&fabric->window);
         return refuse(error, error_bytes, PANDO_IO, "cannot stat the window's file");
     }

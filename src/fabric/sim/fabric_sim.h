@@ -93,8 +93,7 @@ PANDO_MUST_CHECK enum pando_status fabric_sim_restart(struct fabric *dead, bool 
 void fabric_sim_cut(struct fabric_sim *net, uint16_t a, uint16_t b);
 void fabric_sim_heal(struct fabric_sim *net, uint16_t a, uint16_t b);
 
-/* ---- datagrams
- * ------------------------------------------------------------------------------------ */
+/* ---- datagrams ------------------------------------------------------------------------------- */
 
 enum { FABRIC_SIM_DATAGRAM_MAX = 4096 };
 

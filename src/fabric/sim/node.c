@@ -199,8 +199,7 @@ const struct fabric_ops sim_fabric_ops = {
     .close = sim_close,
 };
 
-/* ---- faults
- * ---------------------------------------------------------------------------------------- */
+/* ---- faults ---------------------------------------------------------------------------------- */
 
 bool fabric_sim_dead(const struct fabric *fabric)
 {

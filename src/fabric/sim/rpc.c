@@ -24,6 +24,7 @@ struct rpc {
     struct rt_task *caller;
     struct process *source;
     struct machine *target;
+    struct process *server;
     uint32_t target_life;
     uint32_t served_life;
     struct fabric_identity identity; /* who asks; of a fence: who is fenced */
@@ -69,8 +70,7 @@ static void send_reply(struct rpc *rpc, enum pando_status status)
 static void serve_task(void *arg)
 {
     struct rpc *rpc = arg;
-    struct process *process = rpc->target->process;
-    uint32_t life = process->life;
+    struct process *process = rpc->server; /* a ghost, if it died meanwhile */
 
     rt_charge(RT_COST_CALL);
     rpc->reply = malloc(FABRIC_CALL_BYTES_MAX);
@@ -83,7 +83,7 @@ static void serve_task(void *arg)
     };
     enum pando_status status = fabric_serve_request(&process->base, &request);
     rpc->reply_size = request.reply_size;
-    if (process->dead || process->life != life)
+    if (process->dead)
         rpc_release(rpc); /* nobody answers; the caller's wait ends by itself */
     else
         send_reply(rpc, status);
@@ -125,6 +125,7 @@ static void rpc_serve(struct rpc *rpc)
         return;
     }
     sim_late_flush(rpc->target, rpc->endpoint_id);
+    rpc->server = process;
     struct rt_loop *loop = process->loops[process->next_thread++ % process->threads];
     if (rt_spawn(loop, serve_task, rpc) != PANDO_OK)
         send_reply(rpc, PANDO_NO_MEMORY);

@@ -90,8 +90,7 @@ void sim_transfer_drop(struct transfer *transfer)
     transfer_end(transfer);
 }
 
-/* ---- posting
- * ---------------------------------------------------------------------------------------- */
+/* ---- posting --------------------------------------------------------------------------------- */
 
 void sim_post(struct fabric_endpoint *base, struct fabric_list *list)
 {
@@ -132,8 +131,7 @@ void sim_post(struct fabric_endpoint *base, struct fabric_list *list)
     }
 }
 
-/* ---- at the target
- * ------------------------------------------------------------------------------------ */
+/* ---- at the target --------------------------------------------------------------------------- */
 
 void sim_transfer_respond(struct transfer *transfer, double at_ns)
 {
@@ -268,8 +266,7 @@ static void transfer_fire(struct rt_timer *timer)
     }
 }
 
-/* ---- what happens to them from outside
- * ------------------------------------------------------------------ */
+/* ---- what happens to them from outside ------------------------------------------------------- */
 
 void sim_transfers_release(struct fabric_sim *net)
 {

@@ -27,8 +27,7 @@ ssize_t stream_write(struct stream *stream, const void *from, size_t size);
 
 void stream_close(struct stream *stream);
 
-/* ---- TLS
- * ------------------------------------------------------------------------------------------ */
+/* ---- TLS ------------------------------------------------------------------------------------- */
 
 enum tls_side { TLS_SERVER, TLS_CLIENT };
 
@@ -51,8 +50,7 @@ enum { STREAM_BINDING_BYTES = 32 };
 PANDO_MUST_CHECK enum pando_status stream_binding(struct stream *stream,
                                                   uint8_t out[STREAM_BINDING_BYTES]);
 
-/* ---- sockets
- * --------------------------------------------------------------------------------------- */
+/* ---- sockets --------------------------------------------------------------------------------- */
 
 struct socket_address {
     struct sockaddr_storage storage;

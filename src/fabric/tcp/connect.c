@@ -11,8 +11,7 @@
 #include "base/parse.h"
 #include "fabric/tcp/tcp_int.h"
 
-/* ---- waiting for a socket
- * -------------------------------------------------------------------------- */
+/* ---- waiting for a socket -------------------------------------------------------------------- */
 
 struct socket_wait {
     struct rt_fd fd;
@@ -44,8 +43,7 @@ static enum pando_status socket_wait_co(int fd, uint32_t events, uint64_t deadli
     return wait.ready ? PANDO_OK : PANDO_TIMEOUT;
 }
 
-/* ---- one connection in the making
- * -------------------------------------------------------------------- */
+/* ---- one connection in the making ------------------------------------------------------------ */
 
 struct attempt {
     struct tcp_fabric *fabric;

@@ -32,8 +32,7 @@ static bool expects_something(const struct tcp_endpoint *endpoint)
     return endpoint->base.outstanding > 0 || !list_empty(&endpoint->calls);
 }
 
-/* ---- breaking
- * ------------------------------------------------------------------------------------------ */
+/* ---- breaking -------------------------------------------------------------------------------- */
 
 static void fail_lists(struct tcp_endpoint *endpoint, struct fabric_list *list)
 {
@@ -85,8 +84,7 @@ void tcp_endpoint_break(struct tcp_endpoint *endpoint, const char *why)
         call_done(container_of(link, struct tcp_call, link), PANDO_BROKEN);
 }
 
-/* ---- output
- * -------------------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 static bool encode(struct tcp_endpoint *endpoint, struct fabric_list *list)
 {
@@ -138,8 +136,7 @@ static bool flush(struct tcp_endpoint *endpoint)
     return true;
 }
 
-/* ---- input
- * --------------------------------------------------------------------------------------------- */
+/* ---- input ----------------------------------------------------------------------------------- */
 
 static enum wire_parse take_result(struct tcp_endpoint *endpoint)
 {
@@ -265,8 +262,7 @@ static void endpoint_ready(struct rt_fd *fd, uint32_t events)
         (void)receive(endpoint);
 }
 
-/* ---- silence
- * -------------------------------------------------------------------------------------------- */
+/* ---- silence --------------------------------------------------------------------------------- */
 
 static void timer_start(struct tcp_endpoint *endpoint)
 {
@@ -298,8 +294,7 @@ static void timer_fire(struct rt_timer *timer)
     rt_timer_arm(&endpoint->timer, now + timeout_of(endpoint) / SILENCE_CHECKS);
 }
 
-/* ---- what the fabric calls
- * ------------------------------------------------------------------------------- */
+/* ---- what the fabric calls ------------------------------------------------------------------- */
 
 enum pando_status tcp_endpoint_open(struct tcp_endpoint *endpoint, struct stream stream)
 {

@@ -7,8 +7,6 @@
 #include "base/log.h"
 #include "fabric/tcp/tcp_int.h"
 
-enum { CALLS_PER_CONNECTION = 64 };
-
 struct request {
     struct connection *connection;
     uint64_t tag;
@@ -41,10 +39,6 @@ static void answer(struct connection *connection, uint64_t tag, enum pando_statu
 static bool request_start(struct connection *connection, rt_fn task, uint64_t tag, uint16_t word,
                           struct fabric_identity identity, const uint8_t *body, uint32_t size)
 {
-    if (connection->holds >= CALLS_PER_CONNECTION) {
-        answer(connection, tag, PANDO_AGAIN, NULL, 0);
-        return true;
-    }
     struct request *request = malloc(sizeof(*request) + size);
     if (request == NULL)
         return false;
@@ -69,8 +63,7 @@ static void request_end(struct request *request)
     free(request);
 }
 
-/* ---- calls
- * -------------------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 static void call_task(void *arg)
 {
@@ -92,12 +85,16 @@ static void call_task(void *arg)
 
 bool connection_call(struct connection *connection, const struct wire_call *call)
 {
+    /* Calls only: a fence must get through, whatever else is waiting. */
+    if (connection->holds >= FABRIC_CALLS_MAX) {
+        answer(connection, call->tag, PANDO_AGAIN, NULL, 0);
+        return true;
+    }
     return request_start(connection, call_task, call->tag, call->word, connection->identity,
                          call->body, call->size);
 }
 
-/* ---- fences
- * ------------------------------------------------------------------------------------------- */
+/* ---- fences ---------------------------------------------------------------------------------- */
 
 static void fence_task(void *arg)
 {
@@ -125,8 +122,7 @@ bool connection_fence(struct connection *connection, const uint8_t *body)
     return request_start(connection, fence_task, wire_get_u64(body), 0, identity, NULL, 0);
 }
 
-/* ---- admission
- * ---------------------------------------------------------------------------------------- */
+/* ---- admission ------------------------------------------------------------------------------- */
 
 static bool welcome(struct connection *connection, enum pando_status status)
 {

@@ -22,8 +22,7 @@ static const uint64_t STRANGER_NS = 5 * RT_NS_PER_S;
 static const uint64_t HALF_FRAME_NS = 30 * RT_NS_PER_S;
 static const uint64_t DROP_NS = 5 * RT_NS_PER_S;
 
-/* ---- busy connections
- * ------------------------------------------------------------------------------- */
+/* ---- busy connections ------------------------------------------------------------------------ */
 
 static bool poll_hot(struct rt_poller *poller)
 {
@@ -77,8 +76,7 @@ static void tick(struct rt_timer *timer)
         rt_timer_arm(&thread->tick, now + TICK_NS);
 }
 
-/* ---- accepting
- * ---------------------------------------------------------------------------------------- */
+/* ---- accepting ------------------------------------------------------------------------------- */
 
 static void adopt(struct server_thread *thread, struct connection *connection)
 {
@@ -133,8 +131,7 @@ static void listener_ready(struct rt_fd *listener, uint32_t events)
     }
 }
 
-/* ---- dropping
- * ----------------------------------------------------------------------------------------- */
+/* ---- dropping -------------------------------------------------------------------------------- */
 
 struct drop {
     struct rt_message message;
@@ -204,8 +201,7 @@ enum pando_status server_drop_co(struct server *server, const struct drop_filter
     return PANDO_OK;
 }
 
-/* ---- starting and stopping
- * ------------------------------------------------------------------------------ */
+/* ---- starting and stopping ------------------------------------------------------------------- */
 
 static void thread_main(void *arg)
 {

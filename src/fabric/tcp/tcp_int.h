@@ -53,8 +53,7 @@ static inline struct tcp_fabric *tcp_fabric_of(struct fabric *fabric)
 
 extern const struct fabric_ops tcp_fabric_ops;
 
-/* ---- handshake.c: who proves what, for both sides
- * ------------------------------------------------- */
+/* ---- handshake.c: who proves what, for both sides -------------------------------------------- */
 
 struct handshake {
     uint8_t client_nonce[WIRE_NONCE_BYTES];
@@ -71,8 +70,7 @@ PANDO_MUST_CHECK enum pando_status handshake_proof(const struct secret *secret,
                                                    struct slice said,
                                                    uint8_t out[WIRE_PROOF_BYTES]);
 
-/* ---- outgoing frames
- * ------------------------------------------------------------------------------- */
+/* ---- outgoing frames ------------------------------------------------------------------------- */
 
 /* A frame of lists or results that is still being filled lies at the end of the output. */
 struct open_frame {
@@ -89,8 +87,7 @@ void frame_close(struct bytes *out, struct open_frame *frame, enum wire_type typ
 /* Room for a whole frame with a body of `size` bytes, its header already written. */
 uint8_t *frame_whole(struct bytes *out, enum wire_type type, uint32_t size);
 
-/* ---- connection.c: one client, as its server sees it
- * ------------------------------------------------ */
+/* ---- connection.c: one client, as its server sees it ----------------------------------------- */
 
 enum connection_state {
     CONNECTION_TLS,
@@ -139,8 +136,7 @@ void connection_release(struct connection *connection);
 /* Sends what is queued; false when that closed the connection. */
 bool connection_flush(struct connection *connection);
 
-/* ---- server.c
- * ------------------------------------------------------------------------------------------ */
+/* ---- server.c -------------------------------------------------------------------------------- */
 
 struct server_thread {
     struct server *server;
@@ -190,8 +186,7 @@ struct drop_filter {
 PANDO_MUST_CHECK enum pando_status server_drop_co(struct server *server,
                                                   const struct drop_filter *filter);
 
-/* ---- endpoint.c, connect.c: the client's side
- * ------------------------------------------------------------ */
+/* ---- endpoint.c, connect.c: the client's side ------------------------------------------------ */
 
 struct tcp_call {
     struct list link;

@@ -24,8 +24,7 @@ enum wire_parse wire_get_frame(const uint8_t *from, size_t available, struct wir
     return WIRE_OK;
 }
 
-/* ---- lists
- * ------------------------------------------------------------------------------------------- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 static uint32_t operand_bytes(const struct fabric_op *op)
 {
@@ -147,8 +146,7 @@ enum wire_parse wire_get_list(const uint8_t *from, size_t available, size_t limi
     return WIRE_OK;
 }
 
-/* ---- results
- * -------------------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static uint32_t op_result_bytes(const struct fabric_op *op)
 {
@@ -234,9 +232,7 @@ enum wire_parse wire_get_result(const uint8_t *from, size_t available, size_t li
     return WIRE_OK;
 }
 
-/* ---- calls
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 void wire_put_call(uint8_t *to, uint64_t tag, uint16_t word, const void *body, uint32_t size)
 {

@@ -67,8 +67,7 @@ enum wire_parse wire_get_result(const uint8_t *from, size_t available, size_t li
                                 struct fabric_op *ops, uint32_t count, uint32_t *bytes,
                                 enum pando_status *status);
 
-/* ---- calls
- * ---------------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 struct wire_call {
     uint64_t tag;
@@ -81,8 +80,7 @@ struct wire_call {
 void wire_put_call(uint8_t *to, uint64_t tag, uint16_t word, const void *body, uint32_t size);
 enum wire_parse wire_get_call(const uint8_t *from, uint32_t frame_size, struct wire_call *out);
 
-/* ---- plain integers
- * ---------------------------------------------------------------------------------- */
+/* ---- plain integers -------------------------------------------------------------------------- */
 
 static inline void wire_put_u16(uint8_t *to, uint16_t value)
 {

@@ -1,6 +1,5 @@
 /*
- * wire_fmt.h - the bytes between two processes. Little endian; everything starts at a multiple
- * of 8.
+ * wire_fmt.h - the bytes between two processes. Little endian, everything aligned to 8.
  *
  * A frame is a header and a body:
  *     0  4  bytes of the body, a multiple of 8
@@ -23,10 +22,13 @@
  *     4  2  operations
  *     6  2  tag: the low bits of the list's number on this connection
  *     then each operation: 0 6 offset   6 1 kind   7 1 zero   8 4 size   12 4 zero
- *     followed by: WRITE its bytes, padded with zeroes to 8; CAS expected 8, desired 8; FAA addend
- * 8 RESULTS s > c, in the order of the lists: 0  4  bytes of this result, header included, a
- * multiple of 8 4  2  status 6  2  tag then, if the status is OK: READ its bytes, padded to 8; CAS
- * and FAA the old word
+ *     followed by: WRITE its bytes, padded with zeroes to 8; CAS expected 8, desired 8;
+ *     FAA addend 8
+ * RESULTS s > c, in the order of the lists:
+ *     0  4  bytes of this result, header included, a multiple of 8
+ *     4  2  status
+ *     6  2  tag
+ *     then, if the status is OK: READ its bytes, padded to 8; CAS and FAA the old word
  *
  * CALL    c > s   0 8 tag   8 2 method  10 2 zero  12 4 body bytes  16 body, padded
  * FENCE   c > s   0 8 tag   8 2 member  10 2 incarnation  12 4 zero

@@ -4,6 +4,10 @@
  * The shared side is accessed by relaxed atomic loads and stores of whole words (of bytes at ragged
  * ends), so that concurrent copies are no data race and an aligned word is never torn. The private
  * side may be aligned in any way.
+ *
+ * On x86-64 the long part goes by 16-byte vector accesses, written in assembly so that the compiler
+ * can neither merge nor repeat them: the processor makes aligned 8-byte accesses of their halves, or
+ * better. Under the thread sanitizer, which cannot see those, it goes by words.
  */
 #ifndef FABRIC_WINDOW_COPY_H
 #define FABRIC_WINDOW_COPY_H
@@ -30,6 +34,25 @@ static inline size_t copy_head_bytes(const uint8_t *shared, size_t size)
     return head < size ? head : size;
 }
 
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#define COPY_VECTORS 1
+/* 64 bytes; the shared side is aligned to 8. */
+static inline void copy_64(void *to, const void *from)
+{
+    __asm__ volatile("movdqu (%1), %%xmm0\n\t"
+                     "movdqu 16(%1), %%xmm1\n\t"
+                     "movdqu 32(%1), %%xmm2\n\t"
+                     "movdqu 48(%1), %%xmm3\n\t"
+                     "movdqu %%xmm0, (%0)\n\t"
+                     "movdqu %%xmm1, 16(%0)\n\t"
+                     "movdqu %%xmm2, 32(%0)\n\t"
+                     "movdqu %%xmm3, 48(%0)\n\t"
+                     :
+                     : "r"(to), "r"(from)
+                     : "memory", "xmm0", "xmm1", "xmm2", "xmm3");
+}
+#endif
+
 static inline void copy_from_shared(void *to, const uint8_t *shared, size_t size)
 {
     uint8_t *out = to;
@@ -40,11 +63,10 @@ static inline void copy_from_shared(void *to, const uint8_t *shared, size_t size
     out += head;
     shared += head;
     size -= head;
-    for (; size >= 32; size -= 32, out += 32, shared += 32) {
-        uint64_t words[4] = {copy_load_word(shared), copy_load_word(shared + 8),
-                             copy_load_word(shared + 16), copy_load_word(shared + 24)};
-        memcpy(out, words, 32);
-    }
+#ifdef COPY_VECTORS
+    for (; size >= 64; size -= 64, out += 64, shared += 64)
+        copy_64(out, shared);
+#endif
     for (; size >= 8; size -= 8, out += 8, shared += 8) {
         uint64_t word = copy_load_word(shared);
         memcpy(out, &word, 8);
@@ -63,6 +85,10 @@ static inline void copy_to_shared(uint8_t *shared, const void *from, size_t size
     in += head;
     shared += head;
     size -= head;
+#ifdef COPY_VECTORS
+    for (; size >= 64; size -= 64, in += 64, shared += 64)
+        copy_64(shared, in);
+#endif
     for (; size >= 8; size -= 8, in += 8, shared += 8) {
         uint64_t word;
         memcpy(&word, in, 8);

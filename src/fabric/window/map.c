@@ -104,15 +104,16 @@ enum pando_status window_map_memfd(struct window *window, uint16_t node, uint64_
                                    uint64_t device_bytes)
 {
     set_sizes(window, host_bytes, device_bytes, HUGE_BYTES);
-    if (!map_new_memfd(window, MFD_HUGETLB) && !map_new_memfd(window, 0))
-        return PANDO_NO_MEMORY;
+    /* Without reserved hugepages plain memory is better: the kernel makes large pages of it by
+     * itself, which it seldom does for shared memory. */
+    if (!map_new_memfd(window, MFD_HUGETLB))
+        return window_map_private(window, node, host_bytes, device_bytes);
     after_mapping(window);
     format(window, node);
     return PANDO_OK;
 }
 
-/* ---- files
- * ------------------------------------------------------------------------------------------ */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static enum pando_status fail(char *error, size_t error_bytes, enum pando_status status,
                               const char *path, const char *what)

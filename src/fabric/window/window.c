@@ -74,8 +74,7 @@ enum pando_status window_execute(const struct window *window, struct fabric_op *
     return PANDO_OK;
 }
 
-/* ---- fences
- * --------------------------------------------------------------------------------------- */
+/* ---- fences ---------------------------------------------------------------------------------- */
 
 static uint64_t *fence_word(const struct window *window, uint16_t member)
 {

@@ -28,8 +28,8 @@ enum window_open { WINDOW_CREATE, WINDOW_ATTACH };
 PANDO_MUST_CHECK enum pando_status window_map_private(struct window *window, uint16_t node,
                                                       uint64_t host_bytes, uint64_t device_bytes);
 
-/* Shareable memory without a name (memfd, hugepages when there are enough): the embedded default.
- */
+/* Memory without a name in hugepages (memfd) where enough are reserved, otherwise private: the
+ * embedded default. */
 PANDO_MUST_CHECK enum pando_status window_map_memfd(struct window *window, uint16_t node,
                                                     uint64_t host_bytes, uint64_t device_bytes);
 

@@ -9,10 +9,11 @@
  *      16     8   size of the host part, this header included
  *      24     8   size of the device part, which follows the host part in the mapping
  *      32     8   times it was opened
- *    4096  8192   fences: 1,024 words; word m holds 1 << 16 | i when incarnation i and all before
- * it of member m are shut out, 0 when none is 12288 16384   attachments of shm clients: 1,024 x
- * {process id 4, incarnation 4, start time 8} 28672  4096   unused 32768         first byte of the
- * users
+ *    4096  8192   fences: 1,024 words; word m holds 1 << 16 | i when incarnation i and all
+ *                 before it of member m are shut out, 0 when none is
+ *   12288 16384   attachments of shm clients: 1,024 x {process id 4, incarnation 4, start time 8}
+ *   28672  4096   unused
+ *   32768         first byte of the users
  */
 #ifndef FABRIC_WINDOW_WINDOW_FMT_H
 #define FABRIC_WINDOW_WINDOW_FMT_H

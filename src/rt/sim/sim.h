@@ -40,7 +40,7 @@ struct sim_node *sim_node_create(struct sim *sim);
 /* A loop of that node; it belongs to the world. */
 struct rt_loop *sim_loop_create(struct sim_node *node);
 
-/* ---- running ------------------------------------------------------------------------------ */
+/* ---- running --------------------------------------------------------------------------------- */
 
 enum sim_end {
     SIM_STOPPED, /* somebody called sim_stop */
@@ -55,7 +55,7 @@ void sim_stop(struct sim *sim);
 /* Tasks in the world that have not ended. */
 size_t sim_live_tasks(const struct sim *sim);
 
-/* ---- time --------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 /* The world's time; on a task, its loop's own time, which may be ahead of it. */
 uint64_t sim_now_ns(const struct sim *sim);
@@ -76,7 +76,7 @@ void sim_event_cancel(struct sim_event *event);
 /* Wakes a task from an event. */
 void sim_unpark(struct rt_task *task);
 
-/* ---- faults ------------------------------------------------------------------------------- */
+/* ---- faults ---------------------------------------------------------------------------------- */
 
 /* The node's clocks run this much fast (or slow) from now on. */
 void sim_node_set_drift(struct sim_node *node, int ppm);
@@ -85,7 +85,7 @@ void sim_node_set_drift(struct sim_node *node, int ppm);
 void sim_node_pause(struct sim_node *node, uint64_t until_ns);
 bool sim_node_paused(const struct sim_node *node);
 
-/* ---- seeds and traces --------------------------------------------------------------------- */
+/* ---- seeds and traces ------------------------------------------------------------------------ */
 
 struct prng *sim_prng(struct sim *sim);
 
