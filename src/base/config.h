@@ -21,8 +21,7 @@
  *
  * The file has lines "name = value". What precedes the first section is for every command, so it
  * may hold only options that every command using the file has; [memory] begins what is for that
- * command.
- * '#' at the start of a line or after a space begins a comment.
+ * command. '#' at the start of a line or after a space begins a comment.
  *
  * Every command also has --help (-h) and --config, which it does not list itself.
  */

@@ -46,7 +46,7 @@ static inline void list_push_front(struct list *head, struct list *link)
 /* Leaves the link pointing at itself, so that removing twice is harmless. */
 static inline void list_remove(struct list *link)
 {
-    link->prev->next = link->next; /* NOLINT(clang-analyzer-unix.Malloc): cannot follow the ring */
+    link->prev->next = link->next;
     link->next->prev = link->prev;
     list_init(link);
 }

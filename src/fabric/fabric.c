@@ -49,7 +49,8 @@ static inline void op_count(struct fabric_counters *counters, const struct fabri
 }
 
 /* Also counts it: what is refused here never leaves, and is not counted. */
-static enum pando_status list_admit(struct fabric_endpoint *endpoint, const struct fabric_list *list)
+static enum pando_status list_admit(struct fabric_endpoint *endpoint,
+                                    const struct fabric_list *list)
 {
     uint64_t bytes = 0;
 

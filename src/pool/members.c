@@ -200,7 +200,7 @@ static void look_co(struct pool *pool, const uint64_t *beats, struct watch *watc
             continue;
         struct fabric_identity dead = {.member = member, .incarnation = beat.incarnation};
         enum pando_status status = pool_recover_co(pool->own, dead);
-        if (status != PANDO_OK && status != PANDO_NOT_FOUND)
+        if (status != PANDO_OK && status != PANDO_NOT_FOUND && status != PANDO_BUSY)
             log_warn("cannot recover a dead member", log_u64("member", member),
                      log_status("status", status));
         watch->since_ns = rt_now_ns(); /* not again at once */
@@ -241,9 +241,10 @@ enum pando_status pool_member_start(struct pool *pool)
 
 /* ---- leaving --------------------------------------------------------------------------------- */
 
-/* Gives back all memory that this member holds; its tables stay. */
-static void give_up_memory_co(struct pool *pool)
+/* Gives back all memory that this member holds; its tables stay. False: not everywhere. */
+static bool give_up_memory_co(struct pool *pool)
 {
+    bool all = true;
     struct pool_sweep_request request = {.member = pool->identity.member,
                                          .incarnation = pool->identity.incarnation};
     for (uint16_t node = 0; node < pool->nodes; node++) {
@@ -251,10 +252,13 @@ static void give_up_memory_co(struct pool *pool)
         if (status == PANDO_OK)
             status = fabric_call_co(pool_endpoint(pool->own, node), POOL_SWEEP,
                                     slice_of(&request, sizeof(request)), NULL, 0, NULL);
-        if (status != PANDO_OK)
-            log_warn("leaving without giving back memory", log_u64("node", node),
-                     log_status("status", status));
+        if (status != PANDO_OK) {
+            log_warn("leaving without giving back memory: the others will take it",
+                     log_u64("node", node), log_status("status", status));
+            all = false;
+        }
     }
+    return all;
 }
 
 void pool_member_leave_co(struct pool *pool)
@@ -268,7 +272,9 @@ void pool_member_leave_co(struct pool *pool)
     }
     if (pool_fenced(pool))
         return; /* whoever recovers us frees the slot */
-    give_up_memory_co(pool);
+    /* A slot that stays is recovered by the others, memory and all. */
+    if (!give_up_memory_co(pool))
+        return;
     struct pool_heartbeat beat = {.state = POOL_FREE, .incarnation = pool->identity.incarnation};
     enum pando_status status =
         pool_word_cas_co(pool->own, pool_heartbeat_address(pool, pool->identity.member), pool->beat,

@@ -289,8 +289,8 @@ static enum pando_status barrier_co(struct memnode *memnode)
 }
 
 enum pando_status memnode_return_co(struct memnode *memnode, struct fabric_identity from,
-                                 uint32_t block_bytes, const struct pool_block *blocks,
-                                 uint32_t count)
+                                    uint32_t block_bytes, const struct pool_block *blocks,
+                                    uint32_t count)
 {
     enum pando_status status = barrier_co(memnode);
     if (status != PANDO_OK)

@@ -58,8 +58,8 @@ enum pando_status memnode_grant(struct memnode *memnode, struct fabric_identity 
                                 const struct pool_grant_request *request,
                                 struct pool_grant_reply *reply, struct pool_block *blocks);
 enum pando_status memnode_return_co(struct memnode *memnode, struct fabric_identity from,
-                                 uint32_t block_bytes, const struct pool_block *blocks,
-                                 uint32_t count);
+                                    uint32_t block_bytes, const struct pool_block *blocks,
+                                    uint32_t count);
 enum pando_status memnode_sweep_co(struct memnode *memnode, struct fabric_identity dead,
                                    struct pool_sweep_reply *reply);
 void memnode_stats(struct memnode *memnode, struct pool_node_stats *out);

@@ -210,7 +210,7 @@ bool pool_fenced(const struct pool *pool)
 
 void pool_give_up(struct pool *pool)
 {
-    log_error("a change could not be finished: this member gives itself up",
+    log_warn("a change could not be finished: this member gives itself up",
               log_u64("member", pool->identity.member));
     pool_set_fenced(pool);
 }
@@ -359,6 +359,9 @@ enum pando_status pool_submit_co(struct pool_session *session, uint16_t node, st
 {
     if (node >= session->pool->nodes)
         return PANDO_RANGE;
+    /* Also one that gave itself up: whoever recovers it must find things as they are now. */
+    if (pool_fenced(session->pool))
+        return PANDO_FENCED;
     if (fabric_broken(session->endpoints[node])) {
         enum pando_status status = pool_reconnect_co(session, node);
         if (status != PANDO_OK)

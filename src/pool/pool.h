@@ -56,8 +56,8 @@ bool pool_lease_valid(const struct pool *pool);
 bool pool_fenced(const struct pool *pool);
 
 /* For a member that holds a lock on something half changed and cannot reach it any more: from now
- * on it is
- * dead, by its own word. Its heartbeats stop, and others recover it. Any thread. */
+ * on it is dead, by its own word. It sends nothing any more, its heartbeats stop, and others recover
+ * it. Any thread. */
 void pool_give_up(struct pool *pool);
 
 /* Where a memory node's things are: its superblock as read when joining. */

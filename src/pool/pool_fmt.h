@@ -20,7 +20,8 @@
  *   72  8  barrier: the node's own atomics, after which its CPU sees every WRITE that has completed
  *
  * heartbeat word: state 8, incarnation 16, counter 40 (from the high end)
- *   0 free, 1 joining, 2 alive, 3 fenced: being recovered; the recoverer counts on
+ *   0 free, 1 joining, 2 alive, 3 fenced: being recovered; the counter then is the recoverer's
+ *   member 10, its incarnation 16, and a count 14 that goes on while it works
  *
  * member record
  *    0  8  lease, ns      8  2  node id of its window   10  6  zero
@@ -67,6 +68,7 @@ enum {
     POOL_CHUNK_ENTRY_BYTES = 16,
 };
 _Static_assert(POOL_CHUNK_TABLE == 236 * 1024, "the table above");
+_Static_assert(POOL_MEMBERS <= 1 << 10, "a member fits into the recoverer's bits");
 
 struct pool_superblock {
     uint64_t magic;
@@ -133,6 +135,19 @@ static inline struct pool_heartbeat pool_heartbeat_unpack(uint64_t word)
         .incarnation = (uint16_t)(word >> 40),
         .counter = word & (((uint64_t)1 << 40) - 1),
     };
+}
+
+/* Who recovers a fenced member, and how far it has come. */
+static inline uint64_t pool_recoverer_pack(struct fabric_identity recoverer, uint64_t progress)
+{
+    return (uint64_t)recoverer.member << 30 | (uint64_t)recoverer.incarnation << 14 |
+           (progress & 0x3fff);
+}
+
+static inline struct fabric_identity pool_recoverer(const struct pool_heartbeat *beat)
+{
+    return (struct fabric_identity){.member = (uint16_t)(beat->counter >> 30 & 0x3ff),
+                                    .incarnation = (uint16_t)(beat->counter >> 14)};
 }
 
 /* ---- locks ----------------------------------------------------------------------------------- */

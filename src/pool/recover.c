@@ -8,8 +8,10 @@
  *   5  its memory is swept
  *   6  its slot is freed
  *
- * Each step can be done twice, and a recoverer that dies is replaced: the word of step 1 counts on
- * while somebody works on it, and a word that stands still is taken over by the next. After step 2
+ * Each step can be done twice, and a recoverer that dies is replaced. The word of step 1 names it: the
+ * next one begins only when the former is no member any more, that is, fenced everywhere or gone. A
+ * former one that is merely slow could still have an image under way that is older than what others
+ * have written since (the checker found that). After step 2
  * nothing of the dead one arrives any more, so what the later steps read does not change under them
  * but by us.
  */
@@ -40,6 +42,24 @@ static bool not_later(struct fabric_identity one, struct fabric_identity than)
 
 /* ---- 1: claiming it -------------------------------------------------------------------------- */
 
+/* Whether nothing of a former recoverer can arrive any more. */
+static enum pando_status recoverer_gone_co(struct recovery *recovery,
+                                           struct fabric_identity recoverer, bool *gone)
+{
+    uint64_t word;
+    fabric_address at = pool_heartbeat_address(recovery->pool, recoverer.member);
+    enum pando_status status = pool_word_read_co(recovery->session, at, &word);
+    struct pool_heartbeat beat = pool_heartbeat_unpack(word);
+    *gone = beat.state == POOL_FREE || beat.incarnation != recoverer.incarnation;
+    return status;
+}
+
+static bool is_self(const struct recovery *recovery, struct fabric_identity who)
+{
+    struct fabric_identity self = recovery->pool->identity;
+    return who.member == self.member && who.incarnation == self.incarnation;
+}
+
 static enum pando_status claim_co(struct recovery *recovery)
 {
     fabric_address at = pool_heartbeat_address(recovery->pool, recovery->dead.member);
@@ -50,8 +70,17 @@ static enum pando_status claim_co(struct recovery *recovery)
     struct pool_heartbeat beat = pool_heartbeat_unpack(found);
     if (beat.state == POOL_FREE || beat.incarnation != recovery->dead.incarnation)
         return PANDO_NOT_FOUND;
+    if (beat.state == POOL_FENCED && !is_self(recovery, pool_recoverer(&beat))) {
+        bool gone = false;
+        status = recoverer_gone_co(recovery, pool_recoverer(&beat), &gone);
+        if (status != PANDO_OK)
+            return status;
+        if (!gone)
+            return PANDO_BUSY;
+    }
+    uint64_t progress = beat.state == POOL_FENCED ? beat.counter + 1 : 0;
     beat.state = POOL_FENCED;
-    beat.counter++;
+    beat.counter = pool_recoverer_pack(recovery->pool->identity, progress);
     recovery->word = pool_heartbeat_pack(beat);
     status = pool_word_cas_co(recovery->session, at, found, recovery->word, &old);
     if (status == PANDO_OK && old != found)
@@ -66,7 +95,9 @@ static enum pando_status count_on_co(struct recovery *recovery, enum pool_member
     uint64_t old;
 
     beat.state = state;
-    beat.counter++;
+    beat.counter = state == POOL_FREE
+                       ? 0
+                       : pool_recoverer_pack(recovery->pool->identity, beat.counter + 1);
     uint64_t word = pool_heartbeat_pack(beat);
     enum pando_status status = pool_word_cas_co(
         recovery->session, pool_heartbeat_address(recovery->pool, recovery->dead.member),
@@ -135,7 +166,8 @@ static enum pando_status write_co(struct recovery *recovery, fabric_address addr
     return pool_submit_co(recovery->session, fabric_address_node(address), &write, 1);
 }
 
-/* Images first, each completed; then the intent; then the locks, its home last. */
+/* Images first, each completed; then the intent is cleared; only then may others have the locks. Were
+ * one released before, what they write could be undone by the next who finds the intent. */
 static enum pando_status redo_co(struct recovery *recovery, fabric_address slot)
 {
     const struct intent *intent = recovery->intent;
@@ -145,14 +177,14 @@ static enum pando_status redo_co(struct recovery *recovery, fabric_address slot)
     for (uint32_t i = 0; i < intent->image_count && status == PANDO_OK; i++)
         status = write_co(recovery, intent->images[i].address, intent->images[i].bytes.data,
                           (uint32_t)intent->images[i].bytes.size);
+    if (status == PANDO_OK)
+        status = write_co(recovery, slot, &zero, sizeof(zero));
     for (uint32_t i = 0; i < intent->lock_count && status == PANDO_OK; i++)
         status = pool_word_cas_co(recovery->session, intent->locks[i].address,
                                   intent->locks[i].word, 0, &old);
     if (status == PANDO_OK)
-        status = write_co(recovery, slot, &zero, sizeof(zero));
-    if (status == PANDO_OK)
-        status =
-            pool_word_cas_co(recovery->session, intent->home.address, intent->home.word, 0, &old);
+        status = pool_word_cas_co(recovery->session, intent->home.address, intent->home.word, 0,
+                                  &old);
     return status;
 }
 

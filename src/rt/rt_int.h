@@ -70,8 +70,9 @@ struct rt_loop {
     struct rt_task *current;
     struct rt_task *run_head, **run_tail;
     size_t runnable;
-    size_t turn_left; /* tasks that may still run in this turn, one switching straight to the next */
-    size_t live; /* tasks that have not ended */
+    size_t
+        turn_left; /* tasks that may still run in this turn, one switching straight to the next */
+    size_t live;   /* tasks that have not ended */
     struct heap *timers;
     uint64_t timer_order;
     struct rt_task *free_tasks;

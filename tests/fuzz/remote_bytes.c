@@ -1,6 +1,6 @@
 /*
- * Arbitrary bytes where a cell or an intent is expected in remote memory. The CRC is made right for half of
- * the inputs, so that what lies behind it is reached.
+ * Arbitrary bytes where a cell or an intent is expected in remote memory. The CRC is made right for
+ * half of the inputs, so that what lies behind it is reached.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
- * Arbitrary bytes where a server expects frames of lists and calls, and where a client expects results.
- * What is accepted is executed on a small window; memory errors are the sanitizers' to find, and what is
- * said of sizes is checked here.
+ * Arbitrary bytes where a server expects frames of lists and calls, and where a client expects
+ * results. What is accepted is executed on a small window; memory errors are the sanitizers' to
+ * find, and what is said of sizes is checked here.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /*
  * Cells and intents: sound ones are recognised, and every single flipped bit, every missing or
- * exchanged
- * word, and every other place is noticed.
+ * exchanged word, and every other place is noticed.
  */
 #include "pool/cell.h"
 

@@ -1,7 +1,9 @@
 /*
- * Leaves with flipped bits, cells in the wrong place and words of anything: readers notice, and repair makes
- * something of it that can be read.
+ * Leaves with flipped bits, cells in the wrong place and words of anything: readers notice, and
+ * repair makes something of it that can be read.
  */
+#include "pool/cell.h"
+#include "tree/node/node_fmt.h"
 #include "unit/node_world.h"
 
 /* A leaf with some pairs and some empty cells. */
@@ -24,8 +26,7 @@ static void begin_filled(const struct shape *shape, uint32_t pairs)
     check_leaf(world.bytes);
 }
 
-/* ---- damage
- * ---------------------------------------------------------------------------------------- */
+/* ---- damage ---------------------------------------------------------------------------------- */
 
 static void check_flips(uint32_t from, uint32_t bytes, bool header)
 {
@@ -102,8 +103,7 @@ static void test_elsewhere(const struct shape *shape)
 }
 
 /* Damage of any kind outside the header: afterwards the leaf can be read, and in a leaf of fixed
- * slots every
- * slot that was not damaged has its pair. */
+ * slots every slot that was not damaged has its pair. */
 static void test_repair_damage(const struct shape *shape)
 {
     uint32_t count;
@@ -136,6 +136,93 @@ static void test_repair_damage(const struct shape *shape)
     }
 }
 
+/* ---- right checks over wrong bytes ----------------------------------------------------------- */
+
+static void seal(uint8_t *bytes, uint32_t offset, uint8_t kind, uint32_t cell_bytes)
+{
+    struct cell_place place = {.pool = world.layout.pool,
+                               .table = world.layout.table,
+                               .kind = kind,
+                               .address = world.header.address + offset};
+    uint64_t word =
+        cell_header(&place, (uint16_t)world.header.version, 0, bytes + offset + 8, cell_bytes - 8);
+    memcpy(bytes + offset, &word, 8);
+}
+
+/* A header that says where it is not, ends elsewhere, or has sizes that do not go together. */
+static void test_malicious_header(const struct shape *shape)
+{
+    static const struct {
+        uint32_t at, size;
+        uint64_t change;
+    } changes[] = {{POOL_BLOCK_ADDRESS, 8, 64}, {POOL_BLOCK_VERSION, 2, 1},
+                   {NODE_FLAGS, 1, 4},          {NODE_FLAGS, 1, NODE_NO_HIGH},
+                   {NODE_LOW_SIZE, 2, 8},       {NODE_LOW_SIZE, 2, 0xfff0},
+                   {NODE_HIGH_SIZE, 2, 8},      {NODE_COUNT, 2, 1}};
+    struct node_header header;
+
+    begin(shape);
+    const uint32_t cell_bytes = read_header(world.bytes).cell_bytes;
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+        uint8_t *bytes = copy_of(world.bytes, world.layout.node_bytes);
+        for (uint32_t byte = 0; byte < changes[i].size; byte++)
+            bytes[changes[i].at + byte] ^= (uint8_t)(changes[i].change >> 8 * byte);
+        seal(bytes, 0, NODE_KIND_LEAF, cell_bytes);
+        if (shape->key_size != 8 || changes[i].at != NODE_LOW_SIZE || changes[i].change != 8)
+            CHECK(!node_header_read(&world.layout, world.header.address, bytes, &header));
+        free(bytes);
+    }
+    seal(world.bytes, 0, NODE_KIND_LEAF, cell_bytes + 8);
+    CHECK(!node_header_read(&world.layout, world.header.address, world.bytes, &header));
+    seal(world.bytes, 0, NODE_KIND_LEAF, cell_bytes - 8);
+    CHECK(!node_header_read(&world.layout, world.header.address, world.bytes, &header));
+    seal(world.bytes, 0, NODE_KIND_LEAF, cell_bytes);
+    CHECK(node_header_read(&world.layout, world.header.address, world.bytes, &header));
+    free(world.bytes);
+}
+
+/* A packed cell, the last in its leaf, whose sizes lead out of it. */
+static void test_malicious_sizes(const struct shape *shape)
+{
+    static struct pair other;
+    uint32_t count;
+
+    begin(shape);
+    struct node_header header = read_header(world.bytes);
+    const uint32_t offset = world.layout.node_bytes - 24;
+    const uint64_t hole = leaf_cleared_word(&world.layout, &header, offset - header.cell_bytes);
+    static const uint64_t sizes[] = {
+        0, /* no key */
+        9,
+        0x400,
+        0xffff,                /* a key longer than its cell */
+        (uint64_t)1 << 32 | 8, /* a value behind a key that fills it */
+        (uint64_t)9 << 32 | 8,
+        (uint64_t)UINT32_MAX << 32 | 8,
+        (uint64_t)UINT32_MAX << 32 | 1,
+        0x10008, /* not zero where it should be */
+    };
+
+    memcpy(world.bytes + header.cell_bytes, &hole, 8);
+    absent_key(&other);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        memcpy(world.bytes + offset + 8, &sizes[i], 8);
+        seal(world.bytes, offset, NODE_KIND_SLOT, 24);
+        check_find_is(world.bytes, key_of(&other), LEAF_TORN);
+        CHECK(!all_entries(world.bytes, &count));
+        CHECK(leaf_repair(&world.layout, &header, world.bytes) == 1);
+        check_leaf(world.bytes);
+    }
+    /* A cell too short for sizes, at the very end. */
+    const uint64_t rest = leaf_cleared_word(&world.layout, &header, 16);
+    memcpy(world.bytes + offset, &rest, 8);
+    seal(world.bytes, offset + 16, NODE_KIND_SLOT, 8);
+    check_find_is(world.bytes, key_of(&other), LEAF_TORN);
+    memcpy(world.bytes + offset, &(uint64_t){leaf_cleared_word(&world.layout, &header, 8)}, 8);
+    check_leaf(world.bytes);
+    free(world.bytes);
+}
+
 /* A key that was cleared in one slot and put into another while the leaf was read: both cells are
  * whole. */
 static void test_twins(void)
@@ -163,6 +250,9 @@ int main(void)
         test_flipped_bits(&shapes[i]);
         test_elsewhere(&shapes[i]);
         test_repair_damage(&shapes[i]);
+        test_malicious_header(&shapes[i]);
+        if (shapes[i].key_size == 0 && shapes[i].value_size == 0)
+            test_malicious_sizes(&shapes[i]);
     }
     test_twins();
     return 0;

@@ -1,5 +1,6 @@
 /*
- * The pieces of a node by themselves: layouts, fences, the bytes of the format, search and its twins.
+ * The pieces of a node by themselves: layouts, fences, the bytes of the format, search and its
+ * twins.
  */
 #include "base/prng.h"
 #include "lib/check.h"
@@ -9,8 +10,7 @@
 static struct prng prng;
 static struct node_entry entries[NODE_ENTRIES_MAX];
 
-/* ---- pieces
- * ---------------------------------------------------------------------------------------- */
+/* ---- pieces ---------------------------------------------------------------------------------- */
 
 static void test_layout(void)
 {
@@ -107,8 +107,8 @@ static void test_one_word(void)
     CHECK(!leaf_one_word(from, to, 32));
 }
 
-/* Words as they were when the format was made (the checks by another program): whoever changes them raises
- * NODE_FORMAT_VERSION. */
+/* Words as they were when the format was made (the checks by another program): whoever changes
+ * them raises NODE_FORMAT_VERSION. */
 static void check_words(const uint8_t *bytes, const uint64_t *expected, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -149,6 +149,7 @@ static void test_format_slots(void)
                                .value = slice_of_text("11111111")};
     uint8_t bytes[256];
 
+    memset(bytes, 0xa5, sizeof(bytes));
     CHECK_OK(node_layout_init(&layout, 8, 8));
     leaf_build(&layout, &format_header, &entry, 1, bytes);
     check_words(bytes, expected, sizeof(expected) / 8);
@@ -170,6 +171,7 @@ static void test_format_packed(void)
         .key = slice_of_text("bb"), .value = slice_of_text("11111111"), .flags = NODE_FLAG_BLOB};
     uint8_t bytes[256];
 
+    memset(bytes, 0xa5, sizeof(bytes));
     CHECK_OK(node_layout_init(&layout, 8, 8));
     leaf_build(&layout, &format_header, &entry, 1, bytes);
     check_words(bytes, expected, sizeof(expected) / 8);
@@ -204,6 +206,7 @@ static void test_format_inner(void)
     inner_build(&layout, &header, 0x60000, &entry, 1, bytes);
     check_words(bytes, fixed, sizeof(fixed) / 8);
 
+    memset(bytes, 0xa5, sizeof(bytes));
     layout.key_size = 0;
     CHECK_OK(node_layout_init(&layout, 8, 8));
     inner_build(&layout, &header, 0x60000, &entry, 1, bytes);

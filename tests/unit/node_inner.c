@@ -1,5 +1,6 @@
 /*
- * Inner nodes against a sorted array: finding children, splitting, and noticing every torn or damaged word.
+ * Inner nodes against a sorted array: finding children, splitting, and noticing every torn or
+ * damaged word.
  */
 #include "base/prng.h"
 #include "lib/check.h"
@@ -117,6 +118,14 @@ static void check_child(const uint8_t *bytes, struct slice key)
     CHECK_EQ_U64(child, model_child(key, &expected_index));
     CHECK_EQ_U64(index, expected_index);
     CHECK_EQ_U64(inner_child_at(&model.layout, bytes, index), child);
+
+    /* The keys just below are in the child before, if this is where a child begins. */
+    uint32_t before = expected_index;
+    if (before > 0 && slice_equal(model.entries[before - 1].key, key))
+        before--;
+    child = inner_child_before(&model.layout, bytes, slice_of(exact, key.size), &index);
+    CHECK_EQ_U64(index, before);
+    CHECK_EQ_U64(child, before == 0 ? model.leftmost : model.entries[before - 1].child);
     free(exact);
 }
 
@@ -133,6 +142,10 @@ static void check_inner(const struct shape *shape, const uint8_t *bytes)
           header.sibling == model.header.sibling && header.level == model.header.level &&
           header.no_high == model.header.no_high && !header.dead);
     CHECK(slice_equal(header.low, model.header.low) && slice_equal(header.high, model.header.high));
+    struct slice high;
+    CHECK(slice_equal(node_low_fence(&model.layout, bytes), header.low));
+    CHECK(node_high_fence(&model.layout, bytes, &high) == !header.no_high);
+    CHECK(slice_equal(high, header.high));
 
     inner_entries(&model.layout, bytes, &leftmost, read_back, &count);
     CHECK(count == model.count && inner_count(&model.layout, bytes) == count);
@@ -154,7 +167,7 @@ static bool readable(const uint8_t *bytes)
     return node_header_read(&model.layout, model.header.address, bytes, &header);
 }
 
-/* ---- torn and damaged ------------------------------------------------------------------------------ */
+/* ---- torn and damaged ------------------------------------------------------------------------ */
 
 static void check_flips(uint8_t *bytes)
 {
@@ -300,7 +313,7 @@ static void check_soundness(uint8_t *bytes)
     CHECK(sound_with(bytes));
 }
 
-/* ---- splits --------------------------------------------------------------------------------------- */
+/* ---- splits ---------------------------------------------------------------------------------- */
 
 /* One more than fits, with no fences before and the longest after. */
 static void check_split(const struct shape *shape)

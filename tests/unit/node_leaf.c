@@ -1,10 +1,8 @@
 /*
  * Leaves against a model, written to as a remote writer would: cell by cell, word by word,
- * sometimes dying in
- * the middle. At no moment may a reader find a value that was not there, or miss a pair that was;
- * a leaf that
- * was built anew and is read while half of its words are still the old ones is the hardest case of
- * that.
+ * sometimes dying in the middle. At no moment may a reader find a value that was not there, or miss
+ * a pair that was; a leaf that was built anew and is read while half of its words are still the old
+ * ones is the hardest case of that.
  */
 #include "unit/node_world.h"
 
@@ -71,8 +69,7 @@ static void update_in_place(const struct leaf_slot *slot, struct pair *pair,
     world.updates++;
 }
 
-/* ---- building anew, and reading in the middle of it
- * -------------------------------------------------- */
+/* ---- building anew, and reading in the middle of it ------------------------------------------ */
 
 /* No pair that is in both leaves may be reported absent, and none that is in one be found
  * otherwise. */
@@ -90,9 +87,8 @@ static void check_mixed(const uint8_t *mixed)
     }
 }
 
-/* The header is of one leaf; of the rest, some is of the other: one word, one run of words, or
- * any. Pairs of
- * the model are those that both leaves have. */
+/* The header is of one leaf; of the rest, some is of the other: one word, one run of words, or any.
+ * Pairs of the model are those that both leaves have. */
 static void check_half_written(const uint8_t *old, const uint8_t *new)
 {
     static struct pair other;
@@ -196,8 +192,8 @@ static void check_split_point(uint32_t left, uint32_t count, bool appending)
         CHECK(left >= count * 8 / 10 && left <= count - 2);
 }
 
-/* The leaf was full, and `added` is one more in the model. Both halves are built; the test goes on with the
- * left one, which takes the place of the old. */
+/* The leaf was full, and `added` is one more in the model. Both halves are built; the test goes
+ * on with the left one, which takes the place of the old. */
 static void split(const struct pair *added, bool appending)
 {
     static struct pair pairs[PAIRS_MAX];
@@ -230,7 +226,8 @@ static void split(const struct pair *added, bool appending)
     uint8_t *old = world.bytes;
     world.bytes = build_half(&left, all, left_count);
 
-    /* A reader in the middle of it may or may not find the new pair, but every other one of the left. */
+    /* A reader in the middle of it may or may not find the new pair, but every other one of the
+     * left. */
     struct pair *in_left = model_find(key_of(added));
     if (in_left != NULL)
         model_remove(in_left);
@@ -241,20 +238,24 @@ static void split(const struct pair *added, bool appending)
     world.splits++;
 }
 
-/* ---- the random test
- * ------------------------------------------------------------------------------- */
+/* ---- the random test ------------------------------------------------------------------------- */
 
-static void put_new(const struct pair *pair)
+static bool try_insert(const struct pair *pair)
 {
     struct node_header header = read_header(world.bytes);
     uint32_t offset, cell_bytes;
+    if (!leaf_place(&world.layout, &header, world.bytes, pair->key_size, pair->value_size, &offset,
+                    &cell_bytes))
+        return false;
+    insert_at(offset, cell_bytes, pair);
+    return true;
+}
 
+static void put_new(const struct pair *pair)
+{
     check_find_is(world.bytes, key_of(pair), LEAF_ABSENT);
-    if (leaf_place(&world.layout, &header, world.bytes, pair->key_size, pair->value_size, &offset,
-                   &cell_bytes)) {
-        insert_at(offset, cell_bytes, pair);
+    if (try_insert(pair))
         return;
-    }
     world.pairs[world.count++] = *pair;
     uint32_t count = model_entries();
     bool last = world.header.no_high && slice_equal(entries[count - 1].key, key_of(pair));
@@ -262,6 +263,7 @@ static void put_new(const struct pair *pair)
         CHECK(!world.layout.fixed);
         world.count--;
         build_anew();
+        CHECK(try_insert(pair));
     } else {
         split(pair, last);
     }

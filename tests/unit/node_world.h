@@ -1,6 +1,6 @@
 /*
- * node_world.h - a leaf and what should be in it, for the tests of leaves: random pairs, reading with every
- * check, and inserting and clearing as a remote writer does it.
+ * node_world.h - a leaf and what should be in it, for the tests of leaves: random pairs, reading
+ * with every check, and inserting and clearing as a remote writer does it.
  */
 #ifndef TESTS_UNIT_NODE_WORLD_H
 #define TESTS_UNIT_NODE_WORLD_H
@@ -168,8 +168,7 @@ static void begin(const struct shape *shape)
     leaf_build(&world.layout, &world.header, NULL, 0, world.bytes);
 }
 
-/* ---- reading
- * ------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static struct node_header read_header(const uint8_t *bytes)
 {
@@ -241,8 +240,7 @@ static void check_leaf(const uint8_t *bytes)
     }
 }
 
-/* ---- writing, word by word
- * -------------------------------------------------------------------------- */
+/* ---- writing, word by word ------------------------------------------------------------------- */
 
 static void write_word(uint8_t *bytes, uint32_t at, const uint8_t *from)
 {

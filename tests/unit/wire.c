@@ -1,7 +1,6 @@
 /*
  * Frames of the tcp fabric: what is encoded is decoded to the same, and what is cut, lengthened or
- * out of
- * bounds is refused without reading past its end.
+ * out of bounds is refused without reading past its end.
  */
 #include "fabric/tcp/wire.h"
 

@@ -33,8 +33,7 @@ struct fabric_tcp_options {
     uint64_t device_bytes;
 };
 
-/* Maps the window and binds the port. Errors
- * as one line for a person. Not from a task. */
+/* Maps the window and binds the port. Errors as one line for a person. Not from a task. */
 PANDO_MUST_CHECK enum pando_status fabric_tcp_open(const struct fabric_tcp_options *options,
                                                    struct fabric **out, char *error,
                                                    size_t error_bytes);

@@ -30,10 +30,9 @@
  *     6  2  tag
  *     then, if the status is OK: READ its bytes, padded to 8; CAS and FAA the old word
  *
- * CALL    c > s   0 8 tag   8 2 method  10 2 zero  12 4 body bytes  16 body, padded
- * FENCE   c > s   0 8 tag   8 2 member  10 2 incarnation  12 4 zero
- * REPLY   s > c   0 8 tag   8 2 status  10 2 zero  12 4 body bytes  16 body, padded
- * PING    c > s, PONG s > c: no body
+ * CALL    c > s   0 8 tag   8 2 method  10 2 zero  12 4 body bytes  16 body, padded FENCE   c > s
+ * 0 8 tag   8 2 member  10 2 incarnation  12 4 zero REPLY   s > c   0 8 tag   8 2 status  10 2 zero
+ * 12 4 body bytes  16 body, padded PING    c > s, PONG s > c: no body
  */
 #ifndef FABRIC_TCP_WIRE_FMT_H
 #define FABRIC_TCP_WIRE_FMT_H

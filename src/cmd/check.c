@@ -1,0 +1,399 @@
+/*
+ * check.c - `pando check`: an engine attacked in simulated clusters, one for each seed.
+ */
+#include "cmd/check.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "cmd/check_workers.h"
+#include "cmd/cmd.h"
+#include "store/engines.h"
+
+enum { LIST_BYTES = 512, BAR_WIDTH = 30, REPLAY_BYTES = 1024 };
+
+struct settings {
+    const char *engine, *seeds, *faults, *without, *broken, *log_level;
+    uint64_t ops, nodes, memory, threads, tasks, keys, workers;
+    bool trace, keep_going;
+};
+
+static const struct config_option options[] = {
+    {.name = "engine",
+     .metavar = "NAME",
+     .help = "The engine to check.",
+     .default_text = "sherman",
+     CONFIG_TEXT_INTO(struct settings, engine)},
+    {.name = "seeds",
+     .metavar = "A..B",
+     .help = "The seeds, each a cluster of its own; or one alone.",
+     .default_text = "1..20",
+     CONFIG_TEXT_INTO(struct settings, seeds)},
+    {.name = "faults",
+     .metavar = "KIND",
+     .help = "none: only what the memory model allows. crash: clients are killed at any operation. "
+             "all: they are also paused and cut off, clocks drift, memory nodes restart.",
+     .default_text = "all",
+     CONFIG_TEXT_INTO(struct settings, faults)},
+    {.name = "ops",
+     .metavar = "N",
+     .help = "Operations in each cluster.",
+     .default_text = "600",
+     CONFIG_U64_INTO(struct settings, ops)},
+    {.name = "nodes",
+     .metavar = "N",
+     .help = "Compute nodes.",
+     .default_text = "4",
+     CONFIG_U64_INTO(struct settings, nodes)},
+    {.name = "memory",
+     .metavar = "N",
+     .help = "Memory nodes.",
+     .default_text = "2",
+     CONFIG_U64_INTO(struct settings, memory)},
+    {.name = "threads",
+     .metavar = "N",
+     .help = "Threads of each compute node.",
+     .default_text = "2",
+     CONFIG_U64_INTO(struct settings, threads)},
+    {.name = "tasks",
+     .metavar = "N",
+     .help = "Tasks of each thread.",
+     .default_text = "2",
+     CONFIG_U64_INTO(struct settings, tasks)},
+    {.name = "keys",
+     .metavar = "N",
+     .help = "Keys that there may be.",
+     .default_text = "64",
+     CONFIG_U64_INTO(struct settings, keys)},
+    {.name = "without",
+     .metavar = "LIST",
+     .help = "Techniques of the engine to switch off, separated by commas.",
+     CONFIG_TEXT_INTO(struct settings, without)},
+    {.name = "break",
+     .metavar = "LIST",
+     .help = "What to break on purpose, to see that it is noticed: fencing, recovery, or what the "
+             "engine offers (sherman: cells, fences, intents).",
+     CONFIG_TEXT_INTO(struct settings, broken)},
+    {.name = "trace",
+     .help = "Print the events of one seed.",
+     CONFIG_BOOL_INTO(struct settings, trace)},
+    {.name = "keep-going",
+     .help = "Go on after a violation.",
+     CONFIG_BOOL_INTO(struct settings, keep_going)},
+    {.name = "workers",
+     .metavar = "N",
+     .help = "Processes at work at the same time; 0 for one on each processor.",
+     .default_text = "0",
+     CONFIG_U64_INTO(struct settings, workers)},
+    CMD_LOG_LEVEL_OPTION(struct settings, log_level, "error"),
+};
+
+static const struct config_command command = {
+    .name = "check",
+    .summary = "Attacks an engine in simulated clusters, with crashes, pauses, cut links and every "
+               "freedom of the memory model, and checks what its clients saw, its structure, its "
+               "locks and its memory. The same seed is the same run. Exits with 1 if something was "
+               "violated, and says how to see it again.",
+    .example = "pando check --engine sherman --seeds 1..200 --faults all",
+    .options = options,
+    .option_count = sizeof(options) / sizeof(options[0]),
+};
+
+struct check {
+    const struct settings *settings;
+    struct check_run run;
+    char without[LIST_BYTES];
+    bool progress;
+    uint64_t begin_ns;
+    uint64_t seeds, done, violations, undecided;
+    struct check_result sum;
+};
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static bool parse_seeds(const char *text, uint64_t *first, uint64_t *last)
+{
+    char low[32];
+    const char *dots = strstr(text, "..");
+    if (dots == NULL) {
+        if (parse_u64(text, first) != PANDO_OK)
+            return false;
+        *last = *first;
+        return true;
+    }
+    size_t size = (size_t)(dots - text);
+    if (size >= sizeof(low))
+        return false;
+    memcpy(low, text, size);
+    low[size] = '\0';
+    return parse_u64(low, first) == PANDO_OK && parse_u64(dots + 2, last) == PANDO_OK &&
+           *first <= *last && *last < UINT64_MAX - 1000;
+}
+
+static bool parse_faults(const char *text, enum check_faults *out)
+{
+    static const char *const names[] = {"none", "crash", "all"};
+    for (unsigned i = 0; i < 3; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *out = (enum check_faults)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Fencing and recovery are the pool's; the rest goes to the engine as "break-...". */
+static bool parse_broken(struct check *check, const char *list)
+{
+    size_t used = strlen(check->without);
+    while (list != NULL && *list != '\0') {
+        size_t size = strcspn(list, ",");
+        if (size == strlen("fencing") && memcmp(list, "fencing", size) == 0) {
+            check->run.options.no_fencing = true;
+        } else if (size == strlen("recovery") && memcmp(list, "recovery", size) == 0) {
+            check->run.options.no_recovery = true;
+        } else {
+            int added = snprintf(check->without + used, sizeof(check->without) - used,
+                                 "%sbreak-%.*s", used > 0 ? "," : "", (int)size, list);
+            if (added < 0 || (size_t)added >= sizeof(check->without) - used)
+                return false;
+            used += (size_t)added;
+        }
+        list += size;
+        list += *list == ',';
+    }
+    return true;
+}
+
+static int check_count(const char *name, uint64_t value, uint64_t min, uint64_t max)
+{
+    if (value >= min && value <= max)
+        return EXIT_OK;
+    return cmd_usage("check", "--%s: %" PRIu64 " is not between %" PRIu64 " and %" PRIu64, name,
+                     value, min, max);
+}
+
+static int check_counts(const struct settings *settings)
+{
+    const struct {
+        const char *name;
+        uint64_t value, min, max;
+    } counts[] = {
+        {"ops", settings->ops, 1, CHECK_OPS_MAX},
+        {"nodes", settings->nodes, 1, CHECK_NODES_MAX},
+        {"memory", settings->memory, 1, CHECK_MEMORY_MAX},
+        {"threads", settings->threads, 1, CHECK_THREADS_MAX},
+        {"tasks", settings->tasks, 1, CHECK_TASKS_MAX},
+        {"keys", settings->keys, 2, CHECK_KEYS_MAX},
+        {"workers", settings->workers, 0, CHECK_WORKERS_MAX / 2},
+    };
+    int result = EXIT_OK;
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && result == EXIT_OK; i++)
+        result = check_count(counts[i].name, counts[i].value, counts[i].min, counts[i].max);
+    return result;
+}
+
+static unsigned worker_count(const struct check *check)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    uint64_t count = check->settings->workers;
+    if (count == 0)
+        count = processors > 0 ? (uint64_t)processors : 1;
+    if (count > CHECK_WORKERS_MAX / 2)
+        count = CHECK_WORKERS_MAX / 2;
+    return (unsigned)(count < check->seeds ? count : check->seeds);
+}
+
+static int prepare(struct check *check, const struct settings *settings)
+{
+    struct check_run *run = &check->run;
+    check->settings = settings;
+    run->options = (struct check_options){.engine = store_engine(settings->engine),
+                                          .nodes = (unsigned)settings->nodes,
+                                          .memory = (unsigned)settings->memory,
+                                          .threads = (unsigned)settings->threads,
+                                          .tasks = (unsigned)settings->tasks,
+                                          .keys = (unsigned)settings->keys,
+                                          .ops = (unsigned)settings->ops,
+                                          .trace = settings->trace};
+    int result = check_counts(settings);
+    if (result != EXIT_OK)
+        return result;
+    if (run->options.engine == NULL)
+        return cmd_usage("check", "--engine: there is no engine '%.32s'; use for example sherman",
+                         settings->engine);
+    if (!parse_seeds(settings->seeds, &run->first_seed, &run->last_seed))
+        return cmd_usage("check", "--seeds: '%.48s' is no range; use for example 1..200",
+                         settings->seeds);
+    if (!parse_faults(settings->faults, &run->options.faults))
+        return cmd_usage("check", "--faults: '%.32s' is none of none, crash and all",
+                         settings->faults);
+    if (settings->without != NULL)
+        snprintf(check->without, sizeof(check->without), "%s", settings->without);
+    if (!parse_broken(check, settings->broken))
+        return cmd_usage("check", "--break: longer than %d characters", LIST_BYTES);
+    check->seeds = run->last_seed - run->first_seed + 1;
+    if (settings->trace && check->seeds != 1)
+        return cmd_usage("check", "--trace shows one seed; give it as --seeds N");
+    run->options.without = check->without[0] != '\0' ? check->without : NULL;
+    run->workers = worker_count(check);
+    return EXIT_OK;
+}
+
+/* ---- saying it ------------------------------------------------------------------------------- */
+
+static void clear_bar(const struct check *check)
+{
+    if (check->progress)
+        fprintf(stderr, "\r\033[K");
+}
+
+static void draw_bar(const struct check *check)
+{
+    char bar[BAR_WIDTH + 1];
+    unsigned filled = (unsigned)(check->done * BAR_WIDTH / check->seeds);
+    if (!check->progress)
+        return;
+    memset(bar, '.', BAR_WIDTH);
+    memset(bar, '#', filled);
+    bar[BAR_WIDTH] = '\0';
+    fprintf(stderr, "\r[%s] %" PRIu64 " of %" PRIu64 " seeds, %" PRIu64 " operations", bar,
+            check->done, check->seeds, check->sum.operations);
+    fflush(stderr);
+}
+
+static void add_text(char *line, size_t bytes, const char *option, const char *value)
+{
+    size_t used = strlen(line);
+    if (value != NULL && value[0] != '\0')
+        snprintf(line + used, bytes - used, " --%s %s", option, value);
+}
+
+static void add_count(char *line, size_t bytes, const char *option, uint64_t value)
+{
+    char text[24];
+    snprintf(text, sizeof(text), "%" PRIu64, value);
+    add_text(line, bytes, option, text);
+}
+
+static void print_replay(const struct check *check, uint64_t seed)
+{
+    const struct settings *settings = check->settings;
+    char line[REPLAY_BYTES];
+
+    snprintf(line, sizeof(line), "%s check", cmd_program);
+    add_text(line, sizeof(line), "engine", settings->engine);
+    add_count(line, sizeof(line), "seeds", seed);
+    add_text(line, sizeof(line), "faults", settings->faults);
+    add_count(line, sizeof(line), "ops", settings->ops);
+    add_count(line, sizeof(line), "nodes", settings->nodes);
+    add_count(line, sizeof(line), "memory", settings->memory);
+    add_count(line, sizeof(line), "threads", settings->threads);
+    add_count(line, sizeof(line), "tasks", settings->tasks);
+    add_count(line, sizeof(line), "keys", settings->keys);
+    add_text(line, sizeof(line), "without", settings->without);
+    add_text(line, sizeof(line), "break", settings->broken);
+    printf("replay: %s --trace\n", line);
+}
+
+static void add_result(struct check *check, const struct check_result *result)
+{
+    struct check_result *sum = &check->sum;
+    check->done++;
+    check->violations += result->violated;
+    check->undecided += result->undecided;
+    sum->operations += result->operations;
+    sum->unknown += result->unknown;
+    sum->failed += result->failed;
+    sum->kills += result->kills;
+    sum->pauses += result->pauses;
+    sum->cuts += result->cuts;
+    sum->restarts += result->restarts;
+    sum->recoveries += result->recoveries;
+    sum->splits += result->splits;
+    sum->merges += result->merges;
+    sum->repairs += result->repairs;
+    sum->virtual_ns += result->virtual_ns;
+    if (result->leaked_bytes > sum->leaked_bytes)
+        sum->leaked_bytes = result->leaked_bytes;
+}
+
+static bool seed_ended(void *context, uint64_t seed, const struct check_result *result)
+{
+    struct check *check = context;
+    add_result(check, result);
+    if (result->violated || result->undecided != 0) {
+        clear_bar(check);
+        if (result->violated)
+            printf("seed %" PRIu64 ": VIOLATION: %s\n", seed, result->text);
+        else
+            printf("seed %" PRIu64 ": UNDECIDED: the search for an order was given up\n", seed);
+        print_replay(check, seed);
+        fflush(stdout);
+    }
+    draw_bar(check);
+    return check->violations == 0 || check->settings->keep_going;
+}
+
+static int report(const struct check *check)
+{
+    const struct check_result *sum = &check->sum;
+    double seconds = (double)(cmd_clock_ns() - check->begin_ns) / 1e9;
+    char undecided[64] = "";
+
+    if (check->undecided > 0)
+        snprintf(undecided, sizeof(undecided), ", %" PRIu64 " UNDECIDED", check->undecided);
+    clear_bar(check);
+    printf("check %s: %" PRIu64 " of %" PRIu64 " seeds, %" PRIu64 " violated%s; %" PRIu64
+           " operations, %" PRIu64 " of unknown outcome; %" PRIu64 " kills, %" PRIu64
+           " pauses, %" PRIu64 " cuts, %" PRIu64 " restarts, %" PRIu64 " recoveries; %" PRIu64
+           " splits, %" PRIu64 " merges, %" PRIu64 " repairs; at most %" PRIu64
+           " bytes left behind; %.1f s simulated in %.1f s\n",
+           check->settings->engine, check->done, check->seeds, check->violations, undecided,
+           sum->operations, sum->unknown, sum->kills, sum->pauses, sum->cuts, sum->restarts,
+           sum->recoveries, sum->splits, sum->merges, sum->repairs, sum->leaked_bytes,
+           (double)sum->virtual_ns / 1e9, seconds);
+    return check->violations == 0 && check->undecided == 0 ? EXIT_OK : EXIT_FAILED;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static int run_check(struct check *check)
+{
+    check->begin_ns = cmd_clock_ns();
+    check->progress = isatty(STDERR_FILENO) == 1 && !check->settings->trace;
+    draw_bar(check);
+    if (check->settings->trace) {
+        struct check_result *result = calloc(1, sizeof(*result));
+        if (result == NULL)
+            return EXIT_FAILED;
+        check->run.options.seed = check->run.first_seed;
+        check_seed(&check->run.options, result);
+        (void)seed_ended(check, check->run.first_seed, result);
+        free(result);
+    } else if (!check_workers_run(&check->run, seed_ended, check)) {
+        cmd_error("check", "cannot start a process");
+        return EXIT_FAILED;
+    }
+    return report(check);
+}
+
+int cmd_check(int argc, char **argv)
+{
+    struct check check = {0};
+    struct settings settings;
+    struct config config;
+    int result;
+
+    if (cmd_load(&config, &command, argc, argv, &settings, &result)) {
+        result =
+            cmd_log_level("check", settings.log_level) ? prepare(&check, &settings) : EXIT_USAGE;
+        if (result == EXIT_OK)
+            result = run_check(&check);
+    }
+    config_fini(&config);
+    return result;
+}

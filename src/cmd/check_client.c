@@ -1,0 +1,197 @@
+/*
+ * check_client.c - a simulated client process: it joins, opens the table, and its threads' tasks
+ * work until nothing is left to do, or it dies. Fenced, it joins again. The tasks of a dead one go
+ * on without any effect until they notice.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/assert.h"
+#include "cmd/check_int.h"
+
+enum { LIVES_MAX = 50, STORM_OPS = 10 };
+
+static const uint64_t POLL_NS = 20 * RT_NS_PER_US;
+static const uint64_t THINK_NS = 40 * RT_NS_PER_US;
+static const uint64_t STORM_NS = CHECK_LEASE_NS / 4;
+static const uint64_t INTERMISSION_NS = 2500 * RT_NS_PER_MS; /* longer than freed memory waits */
+
+struct client {
+    struct cluster *cluster;
+    struct check_slot *slot;
+    struct fabric *fabric; /* of this life: the slot may get another */
+    struct pool *pool;
+    struct engine_table *table;
+    unsigned threads_running;
+    bool rested;
+    uint64_t rest_until_ns;
+};
+
+struct thread {
+    struct client *client;
+    unsigned number;
+    struct engine *engine;
+    unsigned tasks_running;
+};
+
+struct worker {
+    struct thread *thread;
+    unsigned number;
+};
+
+static bool can_go_on(const struct client *client)
+{
+    return client->slot->ops_left > 0 && !fabric_sim_dead(client->fabric) &&
+           !client->cluster->result->violated;
+}
+
+/* Everybody works at the same time, and then for a while nobody: a run has to last several leases,
+ * and operations have to overlap. */
+static void think_co(struct client *client)
+{
+    if (rt_random() % STORM_OPS == 0)
+        rt_sleep_co(STORM_NS - sim_now_ns(client->cluster->sim) % STORM_NS);
+    if (rt_random() % 2 == 0)
+        rt_sleep_co(rt_random() % THINK_NS);
+    const struct check_options *options = client->cluster->options;
+    if (client->cluster->intermission && !client->rested &&
+        client->slot->ops_left < options->ops / options->nodes / 2) {
+        client->rested = true;
+        client->rest_until_ns = rt_now_ns() + INTERMISSION_NS;
+    }
+    if (rt_now_ns() < client->rest_until_ns)
+        rt_sleep_co(client->rest_until_ns - rt_now_ns());
+}
+
+static void worker_task(void *arg)
+{
+    struct worker *worker = arg;
+    struct thread *thread = worker->thread;
+    struct client *client = thread->client;
+    struct check_actor actor = {
+        .cluster = client->cluster,
+        .number = client->slot->number * 100 + thread->number * 10 + worker->number,
+        .fabric = client->fabric,
+        .engine = thread->engine,
+    };
+
+    while (can_go_on(client) && !pool_fenced(client->pool)) {
+        client->slot->ops_left--;
+        if (!check_operate_co(&actor))
+            break;
+        think_co(client);
+    }
+    thread->tasks_running--;
+}
+
+static void work_co(struct thread *thread)
+{
+    struct worker workers[CHECK_TASKS_MAX];
+    for (unsigned i = 0; i < thread->client->cluster->options->tasks; i++) {
+        workers[i] = (struct worker){.thread = thread, .number = i};
+        enum pando_status status = rt_spawn(rt_loop_self(), worker_task, &workers[i]);
+        pando_assert(status == PANDO_OK);
+        thread->tasks_running++;
+    }
+    while (thread->tasks_running > 0)
+        rt_sleep_co(POLL_NS);
+}
+
+static void thread_task(void *arg)
+{
+    struct thread *thread = arg;
+    struct client *client = thread->client;
+    struct pool_session *session;
+
+    if (pool_session_open_co(client->pool, &session) == PANDO_OK) {
+        if (engine_attach_co(client->table, session, &thread->engine) == PANDO_OK) {
+            work_co(thread);
+            engine_detach_co(thread->engine);
+        }
+        pool_session_close_co(session);
+    }
+    client->threads_running--;
+}
+
+static void run_threads_co(struct client *client)
+{
+    struct thread threads[CHECK_THREADS_MAX];
+    client->threads_running = client->cluster->options->threads;
+    for (unsigned i = 0; i < client->cluster->options->threads; i++) {
+        threads[i] = (struct thread){.client = client, .number = i};
+        enum pando_status status =
+            rt_spawn(fabric_sim_loop(client->fabric, i), thread_task, &threads[i]);
+        pando_assert(status == PANDO_OK);
+    }
+    while (client->threads_running > 0)
+        rt_sleep_co(POLL_NS);
+}
+
+static void add_stats(struct client *client)
+{
+    struct check_result *result = client->cluster->result;
+    struct engine_stats stats;
+    engine_stats(client->table, &stats);
+    result->splits += stats.splits;
+    result->merges += stats.merges;
+    result->repairs += stats.repairs;
+    result->recoveries += pool_recoveries(client->pool);
+}
+
+static void as_member_co(struct client *client)
+{
+    struct cluster *cluster = client->cluster;
+    struct engine_config config = {.without = cluster->options->without,
+                                   .cache_bytes = cluster->cache_bytes};
+    struct pool_session *session;
+    char error[256] = "";
+
+    if (pool_session_open_co(client->pool, &session) != PANDO_OK)
+        return;
+    enum pando_status status = engine_open_co(cluster->options->engine, session, CHECK_TABLE,
+                                              &config, &client->table, error, sizeof(error));
+    if (status == PANDO_OK) {
+        run_threads_co(client);
+        add_stats(client);
+        engine_close_co(client->table, session);
+    } else if (status == PANDO_INVALID || status == PANDO_NOT_FOUND || status == PANDO_CORRUPT) {
+        if (!fabric_sim_dead(client->fabric) && !pool_fenced(client->pool))
+            check_violate(cluster, "client %u cannot open the table: %s", client->slot->number,
+                          error[0] != '\0' ? error : pando_status_text(status));
+    }
+    pool_session_close_co(session);
+}
+
+static void client_task(void *arg)
+{
+    struct client *client = arg;
+    struct cluster *cluster = client->cluster;
+    struct pool_options options = {.memory_nodes = (uint16_t)cluster->options->memory,
+                                   .name = "client",
+                                   .lease_ns = CHECK_LEASE_NS,
+                                   .no_recovery = cluster->options->no_recovery};
+    char error[256];
+
+    for (unsigned life = 0; life < LIVES_MAX && can_go_on(client); life++) {
+        check_trace(cluster, "client %u joins", client->slot->number);
+        if (pool_join_co(client->fabric, &options, &client->pool, error, sizeof(error)) ==
+            PANDO_OK) {
+            as_member_co(client);
+            pool_leave_co(client->pool);
+        }
+        check_trace(cluster, "client %u has left", client->slot->number);
+        rt_sleep_co(rt_random() % CHECK_LEASE_NS);
+    }
+    cluster->running--;
+    free(client);
+}
+
+void check_client_start(struct cluster *cluster, struct check_slot *slot)
+{
+    struct client *client = calloc(1, sizeof(*client));
+    pando_assert(client != NULL);
+    *client = (struct client){.cluster = cluster, .slot = slot, .fabric = slot->fabric};
+    cluster->running++;
+    enum pando_status status = rt_spawn(fabric_sim_loop(slot->fabric, 0), client_task, client);
+    pando_assert(status == PANDO_OK);
+}

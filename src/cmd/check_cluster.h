@@ -1,0 +1,61 @@
+/*
+ * check_cluster.h - one seed of `pando check`: a simulated cluster whose clients use one table,
+ * fail, and are replaced; and the judgement of what they saw and of what they left behind.
+ *
+ * Uses nothing of the other commands, so that tests can run it on engines of their own.
+ */
+#ifndef CMD_CHECK_CLUSTER_H
+#define CMD_CHECK_CLUSTER_H
+
+#include "engine/engine.h"
+
+enum check_faults {
+    CHECK_FAULTS_NONE,  /* only what the memory model allows at any time */
+    CHECK_FAULTS_CRASH, /* clients are killed at any operation; some are replaced */
+    CHECK_FAULTS_ALL,   /* and paused, cut off, their clocks drift, memory nodes restart */
+};
+
+enum {
+    CHECK_NODES_MAX = 16,
+    CHECK_MEMORY_MAX = 8,
+    CHECK_THREADS_MAX = 8,
+    CHECK_TASKS_MAX = 8,
+    CHECK_KEYS_MAX = 1024,
+    CHECK_OPS_MAX = 100000,
+    CHECK_TEXT_BYTES = 8192,
+};
+
+struct check_options {
+    const struct engine_ops *engine;
+    uint64_t seed;
+    enum check_faults faults;
+    unsigned nodes;   /* compute nodes */
+    unsigned memory;  /* memory nodes */
+    unsigned threads; /* of each compute node */
+    unsigned tasks;   /* of each thread */
+    unsigned keys;
+    unsigned ops;        /* of all clients together */
+    const char *without; /* as in struct engine_config; with what is to be broken in the engine */
+    bool no_fencing;     /* test only, as the next */
+    bool no_recovery;
+    bool trace; /* events on stdout */
+};
+
+struct check_result {
+    bool violated;
+    char text[CHECK_TEXT_BYTES]; /* what was violated: lines without a final newline */
+    uint64_t operations;         /* with those of scans */
+    uint64_t unknown;            /* writes that nobody was told the outcome of */
+    uint64_t failed;             /* operations that ended with an error */
+    uint64_t undecided;          /* 1: the search for an order was given up */
+    uint64_t kills, pauses, cuts, restarts, recoveries;
+    uint64_t splits, merges, repairs;
+    uint64_t leaked_bytes, leaked_bound_bytes;
+    uint64_t virtual_ns;
+    uint64_t trace_hash;
+};
+
+/* The same options give the same result, to the bit. Not from a task. */
+void check_seed(const struct check_options *options, struct check_result *result);
+
+#endif

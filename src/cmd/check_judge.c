@@ -1,0 +1,365 @@
+/*
+ * check_judge.c - making the table, and judging what is left when all clients are gone.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "cmd/check_int.h"
+#include "pool/block_fmt.h"
+
+enum {
+    ALONE_TRIES = 400,
+    NODE_DOUBLINGS = 5,
+    /* What an operation that was cut short may leave behind for good. */
+    LEFT_NODES = 3,
+    LEFT_BLOBS = 2,
+    BLOB_BYTES = CHECK_VALUE_BYTES_MAX + 128,
+};
+
+/* ---- as a member of the pool ----------------------------------------------------------------- */
+
+struct judge {
+    struct cluster *cluster;
+    struct pool *pool;
+    struct pool_session *session;
+    struct engine_table *table;
+    struct check_actor actor;
+    uint64_t census_bytes;
+};
+
+static bool judge_join_co(struct judge *judge, struct cluster *cluster)
+{
+    char error[256];
+    struct pool_options options = {.memory_nodes = (uint16_t)cluster->options->memory,
+                                   .name = "judge",
+                                   .lease_ns = CHECK_LEASE_NS,
+                                   .no_recovery = cluster->options->no_recovery};
+    *judge = (struct judge){.cluster = cluster};
+    enum pando_status status =
+        pool_join_co(cluster->checker, &options, &judge->pool, error, sizeof(error));
+    if (status != PANDO_OK) {
+        check_violate(cluster, "the judge cannot join the pool: %s", error);
+        return false;
+    }
+    status = pool_session_open_co(judge->pool, &judge->session);
+    if (status == PANDO_OK)
+        return true;
+    check_violate(cluster, "the judge cannot open a session: %s", pando_status_text(status));
+    pool_leave_co(judge->pool);
+    return false;
+}
+
+static bool judge_open_co(struct judge *judge)
+{
+    struct cluster *cluster = judge->cluster;
+    struct engine_config config = {.without = cluster->options->without,
+                                   .cache_bytes = cluster->cache_bytes};
+    struct engine *engine;
+    char error[256] = "";
+    enum pando_status status = engine_open_co(cluster->options->engine, judge->session, CHECK_TABLE,
+                                              &config, &judge->table, error, sizeof(error));
+    if (status == PANDO_OK) {
+        status = engine_attach_co(judge->table, judge->session, &engine);
+        if (status != PANDO_OK)
+            engine_close_co(judge->table, judge->session);
+    }
+    if (status != PANDO_OK) {
+        judge->table = NULL;
+        check_violate(cluster, "the judge cannot open the table: %s",
+                      error[0] != '\0' ? error : pando_status_text(status));
+        return false;
+    }
+    judge->actor = (struct check_actor){
+        .cluster = cluster, .number = 9999, .fabric = cluster->checker, .engine = engine};
+    return true;
+}
+
+static void judge_leave_co(struct judge *judge)
+{
+    if (judge->table != NULL) {
+        engine_detach_co(judge->actor.engine);
+        engine_close_co(judge->table, judge->session);
+    }
+    pool_session_close_co(judge->session);
+    pool_leave_co(judge->pool);
+}
+
+/* ---- setting up ------------------------------------------------------------------------------ */
+
+/* In nodes that are as small as the engine can have them. */
+static bool create_table_co(struct judge *judge)
+{
+    struct cluster *cluster = judge->cluster;
+    struct engine_shape shape = cluster->shape;
+    enum pando_status status = PANDO_INVALID;
+    for (int i = 0; i < NODE_DOUBLINGS && status != PANDO_OK; i++) {
+        shape = cluster->shape;
+        shape.node_bytes <<= i;
+        status = engine_create_co(cluster->options->engine, judge->session, CHECK_TABLE, &shape);
+        if (status != PANDO_INVALID && status != PANDO_TOO_LARGE)
+            break;
+    }
+    cluster->shape.node_bytes = shape.node_bytes;
+    if (status == PANDO_OK)
+        return true;
+    check_violate(cluster, "the table cannot be created: %s", pando_status_text(status));
+    return false;
+}
+
+static void preload_co(struct judge *judge)
+{
+    struct cluster *cluster = judge->cluster;
+    unsigned percent = cluster->preload_percent;
+    if (percent == 0)
+        return;
+    if (cluster->preload_bulk) {
+        check_load_co(&judge->actor, percent,
+                      CHECK_FILL_MIN + (unsigned)(rt_random() % (101 - CHECK_FILL_MIN)));
+        return;
+    }
+    for (unsigned key = 0; key < cluster->key_count; key++) {
+        if (rt_random() % 100 < percent)
+            check_put_co(&judge->actor, key, ENGINE_UPSERT);
+    }
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+/* Until everybody else is gone: left, or recovered. */
+static void wait_alone_co(struct judge *judge)
+{
+    struct pool_member *members = calloc(POOL_MEMBERS, sizeof(*members));
+    unsigned count = 0;
+    pando_assert(members != NULL);
+    for (int i = 0; i < ALONE_TRIES; i++) {
+        enum pando_status status = pool_members_co(judge->session, members, POOL_MEMBERS, &count);
+        if (status == PANDO_OK && count == 1)
+            break;
+        if (status == PANDO_FENCED) {
+            check_violate(judge->cluster, "the judge was fenced, and it was never silent");
+            break;
+        }
+        rt_sleep_co(CHECK_LEASE_NS / 2);
+    }
+    free(members);
+    if (count != 1)
+        check_violate(judge->cluster,
+                      "%u dead members were not recovered in %d leases after the last client ended",
+                      count > 0 ? count - 1 : 0, ALONE_TRIES / 2);
+}
+
+static void verify_co(struct judge *judge)
+{
+    struct cluster *cluster = judge->cluster;
+    struct engine_census census;
+    char error[512] = "";
+    enum pando_status status = engine_verify_co(judge->actor.engine, &census, error, sizeof(error));
+    judge->census_bytes = census.bytes;
+    if (status != PANDO_OK)
+        check_violate(cluster, "the table's structure is damaged: %s",
+                      error[0] != '\0' ? error : pando_status_text(status));
+    check_trace(cluster,
+                "census %" PRIu64 " nodes, %" PRIu64 " leaves, %" PRIu64 " pairs, %" PRIu64
+                " bytes",
+                census.nodes, census.leaves, census.pairs, census.bytes);
+}
+
+/* Once with caches from the beginning, once with empty ones. */
+static void final_reads_co(struct judge *judge)
+{
+    struct cluster *cluster = judge->cluster;
+    for (unsigned key = 0; key < cluster->key_count; key++)
+        check_get_co(&judge->actor, key);
+    check_scan_all_co(&judge->actor, false);
+    check_scan_all_co(&judge->actor, true);
+}
+
+/* ---- windows, when nobody is a member -------------------------------------------------------- */
+
+static void window_read(struct cluster *cluster, struct fabric *fabric, uint64_t offset, void *to,
+                        size_t size)
+{
+    memset(to, 0, size);
+    if (fabric_self_read(fabric, offset, to, size) != PANDO_OK)
+        check_violate(cluster, "cannot look into memory node %u at %" PRIx64, fabric_self(fabric),
+                      offset);
+}
+
+static void check_locks(struct cluster *cluster, struct fabric *fabric)
+{
+    static uint64_t words[POOL_LOCKS];
+    window_read(cluster, fabric, FABRIC_DEVICE, words, sizeof(words));
+    for (unsigned i = 0; i < POOL_LOCKS; i++) {
+        if (words[i] != 0)
+            check_violate(cluster,
+                          "lock %u of memory node %u is still held in the end, by member %u", i,
+                          fabric_self(fabric), pool_lock_owner(words[i]).member);
+    }
+}
+
+static void check_members(struct cluster *cluster, struct fabric *fabric)
+{
+    static uint64_t beats[POOL_MEMBERS];
+    window_read(cluster, fabric, fabric_window_first(fabric) + POOL_HEARTBEATS, beats,
+                sizeof(beats));
+    for (unsigned i = 1; i < POOL_MEMBERS; i++) {
+        if (pool_heartbeat_unpack(beats[i]).state != POOL_FREE)
+            check_violate(cluster, "member %u is still there in the end", i);
+    }
+}
+
+struct memory_use {
+    uint64_t live_bytes;   /* parts of tables */
+    uint64_t nobody_bytes; /* in the hands of members that are no more */
+    uint64_t nobody_blocks;
+};
+
+static void count_chunk(struct cluster *cluster, struct fabric *fabric, uint64_t at,
+                        const struct pool_chunk *chunk, struct memory_use *use)
+{
+    for (uint64_t block = 0; block + chunk->block_bytes <= POOL_CHUNK_BYTES;
+         block += chunk->block_bytes) {
+        uint64_t word;
+        window_read(cluster, fabric, at + block + POOL_BLOCK_TENURE, &word, sizeof(word));
+        struct pool_tenure tenure = pool_tenure_unpack(word);
+        if (tenure.state == POOL_BLOCK_LIVE) {
+            use->live_bytes += chunk->block_bytes;
+        } else if (tenure.state == POOL_BLOCK_RAW || tenure.holder.member != 0) {
+            use->nobody_bytes += chunk->block_bytes;
+            use->nobody_blocks++;
+        }
+    }
+}
+
+static void count_memory(struct cluster *cluster, struct fabric *fabric, struct memory_use *use)
+{
+    uint64_t first = fabric_window_first(fabric);
+    struct pool_superblock super;
+    window_read(cluster, fabric, first, &super, sizeof(super));
+    for (uint64_t i = 0; i < super.chunks; i++) {
+        uint64_t words[2];
+        window_read(cluster, fabric, first + POOL_CHUNK_TABLE + i * POOL_CHUNK_ENTRY_BYTES, words,
+                    sizeof(words));
+        struct pool_chunk chunk = pool_chunk_unpack(words[0], words[1]);
+        uint64_t at = super.heap_offset + i * POOL_CHUNK_BYTES;
+        if (chunk.kind == POOL_CHUNK_BLOCKS) {
+            count_chunk(cluster, fabric, at, &chunk, use);
+        } else if (chunk.kind == POOL_CHUNK_INTENTS) {
+            use->nobody_bytes += POOL_CHUNK_BYTES;
+            use->nobody_blocks++;
+        }
+    }
+}
+
+/* Every operation whose outcome nobody was told, and every task that was at work when something
+ * failed, may have left as much as one operation takes. Without faults that is nothing. */
+static uint64_t leak_bound(const struct cluster *cluster)
+{
+    const struct check_options *options = cluster->options;
+    const struct check_result *result = cluster->result;
+    uint64_t events =
+        result->kills + result->pauses + result->cuts + result->restarts * options->nodes;
+    uint64_t operations = result->failed + events * options->threads * options->tasks;
+    uint64_t blobs = cluster->shape.value_size != 0 ? 0 : LEFT_BLOBS * BLOB_BYTES;
+    return operations * (LEFT_NODES * (uint64_t)cluster->shape.node_bytes + blobs);
+}
+
+static struct memory_use memory_use_co(struct cluster *cluster)
+{
+    struct memory_use use = {0};
+    rt_sleep_co(RT_NS_PER_MS); /* until every CPU has seen every WRITE */
+    for (unsigned i = 0; i < cluster->options->memory; i++)
+        count_memory(cluster, cluster->memory[i].fabric, &use);
+    if (use.nobody_blocks > 0)
+        check_violate(cluster,
+                      "memory was not taken back: %" PRIu64 " blocks (%" PRIu64
+                      " bytes) belong to members that are gone",
+                      use.nobody_blocks, use.nobody_bytes);
+    return use;
+}
+
+static void check_windows_co(struct cluster *cluster, uint64_t census_bytes)
+{
+    struct check_result *result = cluster->result;
+    struct memory_use use = memory_use_co(cluster);
+    for (unsigned i = 0; i < cluster->options->memory; i++)
+        check_locks(cluster, cluster->memory[i].fabric);
+    check_members(cluster, cluster->memory[0].fabric);
+    if (use.live_bytes < census_bytes)
+        check_violate(cluster,
+                      "the table has %" PRIu64 " bytes, but only %" PRIu64
+                      " are marked as in use: others would be given away",
+                      census_bytes, use.live_bytes);
+    result->leaked_bytes = use.live_bytes > census_bytes ? use.live_bytes - census_bytes : 0;
+    result->leaked_bound_bytes = leak_bound(cluster);
+    if (result->leaked_bytes > result->leaked_bound_bytes)
+        check_violate(cluster,
+                      "memory leaked: %" PRIu64
+                      " bytes are marked as in use, the table has %" PRIu64
+                      "; a difference of up to %" PRIu64 " would be allowed",
+                      use.live_bytes, census_bytes, result->leaked_bound_bytes);
+}
+
+/* ---- the whole story ------------------------------------------------------------------------- */
+
+/* A dropped table leaves nothing but what had leaked before. */
+static void drop_co(struct cluster *cluster)
+{
+    struct judge judge;
+    if (!judge_join_co(&judge, cluster))
+        return;
+    if (judge_open_co(&judge)) {
+        engine_detach_co(judge.actor.engine);
+        enum pando_status status = engine_drop_co(judge.table, judge.session);
+        if (status != PANDO_OK)
+            check_violate(cluster, "the table cannot be dropped: %s", pando_status_text(status));
+        engine_close_co(judge.table, judge.session);
+        judge.table = NULL;
+    }
+    judge_leave_co(&judge);
+    struct memory_use use = memory_use_co(cluster);
+    if (use.live_bytes > cluster->result->leaked_bytes)
+        check_violate(cluster,
+                      "%" PRIu64 " bytes are marked as in use after the table was dropped, %" PRIu64
+                      " of them were not part of it before",
+                      use.live_bytes, cluster->result->leaked_bytes);
+}
+
+void check_judge_task(void *arg)
+{
+    struct cluster *cluster = arg;
+    struct judge judge;
+
+    if (!judge_join_co(&judge, cluster)) {
+        cluster->over = true;
+        return;
+    }
+    if (!create_table_co(&judge) || !judge_open_co(&judge)) {
+        cluster->over = true;
+        judge_leave_co(&judge);
+        return;
+    }
+    preload_co(&judge);
+    cluster->ready = true;
+    while (!cluster->over)
+        rt_sleep_co(CHECK_LEASE_NS / 2);
+    wait_alone_co(&judge);
+    if (!cluster->result->violated)
+        final_reads_co(&judge);
+    cluster->result->recoveries += pool_recoveries(judge.pool);
+    judge_leave_co(&judge);
+
+    if (cluster->result->violated || !judge_join_co(&judge, cluster))
+        return;
+    if (judge_open_co(&judge)) {
+        final_reads_co(&judge);
+        verify_co(&judge);
+    }
+    judge_leave_co(&judge);
+    if (cluster->result->violated)
+        return;
+    check_windows_co(cluster, judge.census_bytes);
+    drop_co(cluster);
+}

@@ -1,0 +1,536 @@
+/*
+ * check_ops.c - operations at random, and their entries in the history.
+ *
+ * A value says itself which write made it: 8 bytes of a number that no other write has, whose low
+ * 16 bits are the size of the whole value, and then bytes that follow from the number.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/assert.h"
+#include "cmd/check_int.h"
+
+enum kind {
+    KIND_GET,
+    KIND_PUT,
+    KIND_INSERT,
+    KIND_UPDATE,
+    KIND_DELETE,
+    KIND_MODIFY,
+    KIND_SCAN,
+    KIND_BATCH,
+    KINDS
+};
+
+enum {
+    BATCH = 4,
+    HOT_KEYS = 6, /* half of the operations are on so many */
+};
+
+#define NOT_MADE UINT64_MAX
+
+void check_plan_operations(struct cluster *cluster)
+{
+    static const unsigned usual[KINDS] = {30, 20, 10, 8, 14, 10, 6, 4};
+    for (unsigned i = 0; i < KINDS; i++)
+        cluster->weights[i] = 1 + usual[i] / 2 + (unsigned)prng_below(&cluster->prng, usual[i]);
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static uint8_t filler(uint64_t number, size_t i)
+{
+    return (uint8_t)(hash_u64(number + i / 8) >> (i % 8 * 8));
+}
+
+static size_t value_size(const struct cluster *cluster)
+{
+    static const unsigned blobs[] = {100, 600, 1500, 4000};
+    if (cluster->shape.value_size != 0)
+        return cluster->shape.value_size;
+    uint64_t dice = rt_random() % 100;
+    if (dice < 15)
+        return blobs[rt_random() % 4];
+    uint32_t most = cluster->shape.value_inline > 8 ? cluster->shape.value_inline : 8;
+    return dice < 50 ? most : 8 + rt_random() % (most - 7);
+}
+
+/* A new value; its number. */
+static uint64_t value_make(struct cluster *cluster, uint8_t *out, size_t *size)
+{
+    *size = value_size(cluster);
+    uint64_t number = ++cluster->values << 16 | *size;
+    memcpy(out, &number, sizeof(number));
+    for (size_t i = sizeof(number); i < *size; i++)
+        out[i] = filler(number, i);
+    return number;
+}
+
+/* Its number; with a violation and NOT_MADE if it is none that anybody made. */
+static uint64_t value_read(struct check_actor *actor, unsigned key, const uint8_t *bytes,
+                           size_t size, const char *by)
+{
+    uint64_t number = 0;
+    size_t i = sizeof(number);
+    if (size >= sizeof(number))
+        memcpy(&number, bytes, sizeof(number));
+    bool good = size >= sizeof(number) && (number & 0xffff) == size &&
+                number >> 16 <= actor->cluster->values && number >> 16 != 0;
+    while (good && i < size && bytes[i] == filler(number, i))
+        i++;
+    if (good && i == size)
+        return number;
+    if (!fabric_sim_dead(actor->fabric))
+        check_violate(actor->cluster,
+                      "client %" PRIu32
+                      ": a %s of key %u saw a value that nobody wrote: %zu bytes, "
+                      "beginning with %" PRIx64 ", wrong from byte %zu on",
+                      actor->number, by, key, size, number, good ? i : 0);
+    return NOT_MADE;
+}
+
+/* ---- recording ------------------------------------------------------------------------------- */
+
+static struct history_op begin(struct check_actor *actor, enum history_kind kind, unsigned key)
+{
+    struct cluster *cluster = actor->cluster;
+    return (struct history_op){.kind = kind,
+                               .key = key,
+                               .client = actor->number,
+                               .call = ++cluster->clock,
+                               .call_ns = sim_now_ns(cluster->sim)};
+}
+
+static void add(struct check_actor *actor, const struct history_op *op)
+{
+    if (history_add(actor->cluster->history, op) != PANDO_OK)
+        check_violate(actor->cluster, "out of memory for the history");
+}
+
+/* What a status says about an operation; false if it says that nothing was done. */
+static bool outcome_of(struct check_actor *actor, const struct history_op *op,
+                       enum pando_status status, enum history_outcome *out)
+{
+    struct cluster *cluster = actor->cluster;
+    bool gone =
+        fabric_sim_dead(actor->fabric) || pool_fenced(pool_session_pool(actor->engine->session));
+    bool refused =
+        (status == PANDO_EXISTS && op->kind == HISTORY_INSERT) ||
+        (status == PANDO_NOT_FOUND && (op->kind == HISTORY_UPDATE || op->kind == HISTORY_DELETE));
+
+    *out = HISTORY_UNKNOWN;
+    if (fabric_sim_dead(actor->fabric))
+        return true;
+    if (status == PANDO_OK || (status == PANDO_NOT_FOUND && op->kind == HISTORY_GET))
+        *out = HISTORY_DONE;
+    else if (refused)
+        *out = HISTORY_REFUSED;
+    else if (status == PANDO_FULL || status == PANDO_AGAIN || status == PANDO_NO_MEMORY)
+        return false;
+    else if (status != PANDO_UNKNOWN && status != PANDO_BROKEN && status != PANDO_TIMEOUT &&
+             status != PANDO_FENCED && !gone)
+        check_violate(cluster, "client %" PRIu32 ": an operation on key %" PRIu32 " returned '%s'",
+                      actor->number, op->key, pando_status_text(status));
+    return true;
+}
+
+static void finish(struct check_actor *actor, struct history_op *op, enum pando_status status)
+{
+    struct cluster *cluster = actor->cluster;
+    static const char *const names[] = {"get", "put", "insert", "update", "delete", "modify"};
+    op->done = ++cluster->clock;
+    op->done_ns = sim_now_ns(cluster->sim);
+    check_trace(cluster,
+                "op       client %-4" PRIu32 " %-6s key %-4" PRIu32 " seen %" PRIx64
+                " value %" PRIx64 ": %s (from %.3f us)%s",
+                actor->number, names[op->kind], op->key, op->seen, op->value,
+                pando_status_text(status), (double)op->call_ns / 1000,
+                fabric_sim_dead(actor->fabric) ? ", but it is dead" : "");
+    bool counts = outcome_of(actor, op, status, &op->outcome);
+    cluster->result->failed += !counts || op->outcome == HISTORY_UNKNOWN;
+    if (!counts)
+        return;
+    cluster->result->unknown += op->outcome == HISTORY_UNKNOWN && op->kind != HISTORY_GET;
+    add(actor, op);
+}
+
+/* ---- single operations ----------------------------------------------------------------------- */
+
+static struct slice key_of(const struct cluster *cluster, unsigned key)
+{
+    return slice_of(cluster->keys[key].bytes, cluster->keys[key].size);
+}
+
+static uint8_t *buffer_new(void)
+{
+    uint8_t *buffer = malloc(CHECK_VALUE_BYTES_MAX);
+    pando_assert(buffer != NULL);
+    return buffer;
+}
+
+void check_get_co(struct check_actor *actor, unsigned key)
+{
+    uint8_t *buffer = buffer_new();
+    size_t size = 0;
+    struct history_op op = begin(actor, HISTORY_GET, key);
+    enum pando_status status = engine_get_co(actor->engine, key_of(actor->cluster, key), buffer,
+                                             CHECK_VALUE_BYTES_MAX, &size);
+    if (status == PANDO_OK && size <= CHECK_VALUE_BYTES_MAX)
+        op.seen = value_read(actor, key, buffer, size, "get");
+    finish(actor, &op, status);
+    free(buffer);
+}
+
+void check_put_co(struct check_actor *actor, unsigned key, enum engine_put mode)
+{
+    static const enum history_kind kinds[] = {HISTORY_PUT, HISTORY_INSERT, HISTORY_UPDATE};
+    uint8_t *buffer = buffer_new();
+    size_t size;
+    struct history_op op = begin(actor, kinds[mode], key);
+    op.value = value_make(actor->cluster, buffer, &size);
+    enum pando_status status =
+        engine_put_co(actor->engine, key_of(actor->cluster, key), slice_of(buffer, size), mode);
+    finish(actor, &op, status);
+    free(buffer);
+}
+
+static void delete_co(struct check_actor *actor, unsigned key)
+{
+    struct history_op op = begin(actor, HISTORY_DELETE, key);
+    finish(actor, &op, engine_delete_co(actor->engine, key_of(actor->cluster, key)));
+}
+
+/* ---- read-modify-write ----------------------------------------------------------------------- */
+
+struct modify {
+    struct check_actor *actor;
+    unsigned key;
+    uint8_t *buffer;
+    unsigned calls;
+    struct history_op ops[8]; /* one for each call; the last one counts if it was done */
+};
+
+static struct engine_change modify_change(void *context, const struct slice *old)
+{
+    struct modify *modify = context;
+    struct engine_change change = {.what = ENGINE_KEEP};
+    unsigned last = modify->calls > 0 ? modify->calls - 1 : 0;
+    struct history_op *op = &modify->ops[modify->calls];
+    size_t size;
+
+    /* More calls than can be remembered: nothing more is changed. */
+    if (modify->calls == sizeof(modify->ops) / sizeof(modify->ops[0]))
+        op = &modify->ops[last];
+    else
+        *op = modify->ops[last];
+    op->seen =
+        old != NULL ? value_read(modify->actor, modify->key, old->data, old->size, "modify") : 0;
+    op->value = op->seen;
+    if (modify->calls == sizeof(modify->ops) / sizeof(modify->ops[0]))
+        return change;
+    modify->calls++;
+    switch (rt_random() % 8) {
+    case 0:
+        break;
+    case 1:
+        change.what = ENGINE_REMOVE;
+        op->value = 0;
+        break;
+    default:
+        change.what = ENGINE_STORE;
+        op->value = value_make(modify->actor->cluster, modify->buffer, &size);
+        change.value = slice_of(modify->buffer, size);
+        break;
+    }
+    return change;
+}
+
+static void modify_co(struct check_actor *actor, unsigned key)
+{
+    struct modify modify = {.actor = actor, .key = key, .buffer = buffer_new()};
+    modify.ops[0] = begin(actor, HISTORY_MODIFY, key);
+    enum pando_status status =
+        engine_modify_co(actor->engine, key_of(actor->cluster, key), false, modify_change, &modify);
+    if (modify.calls == 0 && status == PANDO_OK && !fabric_sim_dead(actor->fabric))
+        check_violate(actor->cluster, "client %" PRIu32 ": a modify of key %u asked for no change",
+                      actor->number, key);
+    /* If the outcome is unknown, any of the calls may have been the one. */
+    if (modify.calls > 0)
+        finish(actor, &modify.ops[modify.calls - 1], status);
+    for (unsigned i = 0; i + 1 < modify.calls; i++) {
+        modify.ops[i].outcome = HISTORY_UNKNOWN;
+        if (modify.ops[modify.calls - 1].outcome == HISTORY_UNKNOWN)
+            add(actor, &modify.ops[i]);
+    }
+    free(modify.buffer);
+}
+
+/* ---- scans ----------------------------------------------------------------------------------- */
+
+struct scan {
+    struct check_actor *actor;
+    struct history_pair *pairs;
+    size_t count;
+    size_t stop_at;
+    bool stopped;
+};
+
+static int find_compare(const void *wanted, const void *element)
+{
+    const struct slice *key = wanted;
+    const struct check_key *other = element;
+    return slice_compare(*key, slice_of(other->bytes, other->size));
+}
+
+static bool scan_pair(void *context, struct slice key, struct slice value)
+{
+    struct scan *scan = context;
+    struct check_actor *actor = scan->actor;
+    struct cluster *cluster = actor->cluster;
+    struct check_key *found =
+        bsearch(&key, cluster->keys, cluster->key_count, sizeof(*cluster->keys), find_compare);
+
+    /* What a dead client is shown says nothing. */
+    if (fabric_sim_dead(actor->fabric))
+        return true;
+    if (found == NULL || scan->count == 2 * (size_t)cluster->key_count) {
+        check_violate(cluster, "client %" PRIu32 ": a scan returned %s", actor->number,
+                      found == NULL ? "a key that nobody ever wrote" : "pairs without end");
+        return false;
+    }
+    unsigned number = (unsigned)(found - cluster->keys);
+    scan->pairs[scan->count++] =
+        (struct history_pair){.key = number,
+                              .value = value_read(actor, number, value.data, value.size, "scan"),
+                              .time = ++cluster->clock,
+                              .time_ns = sim_now_ns(cluster->sim)};
+    scan->stopped = scan->count == scan->stop_at;
+    return !scan->stopped;
+}
+
+static void scan_co(struct check_actor *actor, const struct engine_range *range, unsigned first,
+                    unsigned end, size_t stop_at)
+{
+    struct cluster *cluster = actor->cluster;
+    struct scan scan = {.actor = actor, .stop_at = stop_at};
+    struct history_scan record = {.first = first,
+                                  .end = end,
+                                  .reverse = range->reverse,
+                                  .limit = range->limit,
+                                  .client = actor->number,
+                                  .call = ++cluster->clock,
+                                  .call_ns = sim_now_ns(cluster->sim)};
+    char text[256];
+
+    scan.pairs = calloc(2 * (size_t)cluster->key_count, sizeof(*scan.pairs));
+    pando_assert(scan.pairs != NULL);
+    enum pando_status status = engine_scan_co(actor->engine, range, scan_pair, &scan);
+    record.done = ++cluster->clock;
+    record.done_ns = sim_now_ns(cluster->sim);
+    record.pairs = scan.pairs;
+    record.count = scan.count;
+    record.complete = status == PANDO_OK && !scan.stopped && !fabric_sim_dead(actor->fabric);
+    check_trace(cluster,
+                "op       client %-4" PRIu32 " scan   keys %u to %u%s limit %" PRIu64
+                ": %zu pairs, %s (from %.3f us)",
+                actor->number, first, end, range->reverse ? " reverse" : "", range->limit,
+                scan.count, pando_status_text(status), (double)record.call_ns / 1000);
+    if (status != PANDO_OK) {
+        struct history_op op = {.kind = HISTORY_GET, .key = first < cluster->key_count ? first : 0};
+        enum history_outcome outcome;
+        (void)outcome_of(actor, &op, status == PANDO_NOT_FOUND ? PANDO_CORRUPT : status, &outcome);
+        cluster->result->failed++;
+    }
+    status = history_add_scan(cluster->history, &record, text, sizeof(text));
+    if (status != PANDO_OK)
+        check_violate(cluster, "%s",
+                      status == PANDO_INVALID ? text : "out of memory for the history");
+    free(scan.pairs);
+}
+
+void check_scan_all_co(struct check_actor *actor, bool reverse)
+{
+    struct engine_range range = {.no_high = true, .reverse = reverse};
+    scan_co(actor, &range, 0, actor->cluster->key_count, 0);
+}
+
+/* A bound at a key, or right behind it: the key with a zero byte is the next one there is. */
+static struct slice bound_at(const struct cluster *cluster, unsigned *number, uint8_t *bytes)
+{
+    const struct check_key *key = &cluster->keys[*number];
+    size_t size = key->size;
+    memcpy(bytes, key->bytes, size);
+    if (rt_random() % 8 == 0) {
+        bytes[size++] = 0;
+        (*number)++;
+    }
+    return slice_of(bytes, size);
+}
+
+static void some_scan_co(struct check_actor *actor)
+{
+    struct cluster *cluster = actor->cluster;
+    uint8_t low_bytes[CHECK_KEY_BYTES_MAX + 1], high_bytes[CHECK_KEY_BYTES_MAX + 1];
+    struct engine_range range = {.reverse = rt_random() % 2 == 0};
+    unsigned first = (unsigned)(rt_random() % cluster->key_count);
+    unsigned end = first + (unsigned)(rt_random() % (cluster->key_count / 2 + 1));
+
+    if (rt_random() % 8 == 0)
+        first = 0; /* and no low bound */
+    else
+        range.low = bound_at(cluster, &first, low_bytes);
+    if (end >= cluster->key_count || rt_random() % 8 == 0) {
+        range.no_high = true;
+        end = cluster->key_count;
+    } else {
+        range.high = bound_at(cluster, &end, high_bytes);
+    }
+    if (end < first)
+        end = first;
+    if (rt_random() % 2 == 0)
+        range.limit = 1 + rt_random() % 12;
+    scan_co(actor, &range, first, end, rt_random() % 8 == 0 ? 1 + rt_random() % 6 : 0);
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+static unsigned some_key(const struct cluster *cluster)
+{
+    uint64_t dice = rt_random();
+    if (dice % 2 == 0)
+        return (unsigned)(hash_u64(cluster->options->seed + dice / 2 % HOT_KEYS) %
+                          cluster->key_count);
+    return (unsigned)(dice / 2 % cluster->key_count);
+}
+
+static void batch_fill(struct check_actor *actor, struct engine_batch_op *one,
+                       struct history_op *op, uint8_t *buffer)
+{
+    static const enum history_kind kinds[] = {HISTORY_GET, HISTORY_PUT, HISTORY_DELETE};
+    unsigned key = some_key(actor->cluster), kind = (unsigned)(rt_random() % 3);
+    size_t size = 0;
+
+    *op = begin(actor, kinds[kind], key);
+    if (kinds[kind] == HISTORY_PUT)
+        op->value = value_make(actor->cluster, buffer, &size);
+    *one = (struct engine_batch_op){.key = key_of(actor->cluster, key),
+                                    .value = slice_of(buffer, size),
+                                    .buffer = buffer,
+                                    .capacity = CHECK_VALUE_BYTES_MAX};
+    one->kind = kind == 0 ? ENGINE_BATCH_GET : kind == 1 ? ENGINE_BATCH_PUT : ENGINE_BATCH_DELETE;
+}
+
+static void batch_co(struct check_actor *actor)
+{
+    struct engine_batch_op batch[BATCH];
+    struct history_op ops[BATCH];
+    uint8_t *buffers[BATCH];
+
+    for (int i = 0; i < BATCH; i++) {
+        buffers[i] = buffer_new();
+        batch_fill(actor, &batch[i], &ops[i], buffers[i]);
+    }
+    engine_batch_co(actor->engine, batch, BATCH, 1 + (unsigned)(rt_random() % BATCH));
+    for (int i = 0; i < BATCH; i++) {
+        if (ops[i].kind == HISTORY_GET && batch[i].status == PANDO_OK)
+            ops[i].seen =
+                value_read(actor, ops[i].key, buffers[i], batch[i].size, "get of a batch");
+        finish(actor, &ops[i], batch[i].status);
+        free(buffers[i]);
+    }
+}
+
+/* ---- one at random --------------------------------------------------------------------------- */
+
+/* More inserts for a while, then more deletes: the table grows and shrinks. */
+static enum kind some_kind(const struct cluster *cluster)
+{
+    bool growing = sim_now_ns(cluster->sim) / (CHECK_LEASE_NS / 4) % 2 == 0;
+    unsigned weights[KINDS], sum = 0;
+    for (unsigned i = 0; i < KINDS; i++) {
+        weights[i] = cluster->weights[i];
+        if (i == (growing ? KIND_INSERT : KIND_DELETE))
+            weights[i] *= 3;
+        sum += weights[i];
+    }
+    unsigned dice = (unsigned)(rt_random() % sum), kind = 0;
+    while (dice >= weights[kind])
+        dice -= weights[kind++];
+    return (enum kind)kind;
+}
+
+bool check_operate_co(struct check_actor *actor)
+{
+    struct cluster *cluster = actor->cluster;
+    unsigned key = some_key(cluster);
+
+    switch (some_kind(cluster)) {
+    case KIND_GET:
+        check_get_co(actor, key);
+        break;
+    case KIND_PUT:
+        check_put_co(actor, key, ENGINE_UPSERT);
+        break;
+    case KIND_INSERT:
+        check_put_co(actor, key, ENGINE_INSERT);
+        break;
+    case KIND_UPDATE:
+        check_put_co(actor, key, ENGINE_UPDATE);
+        break;
+    case KIND_DELETE:
+        delete_co(actor, key);
+        break;
+    case KIND_MODIFY:
+        modify_co(actor, key);
+        break;
+    case KIND_SCAN:
+        some_scan_co(actor);
+        break;
+    case KIND_BATCH:
+        batch_co(actor);
+        break;
+    case KINDS:
+        break;
+    }
+    return !fabric_sim_dead(actor->fabric) &&
+           !pool_fenced(pool_session_pool(actor->engine->session));
+}
+
+/* ---- bulk load ------------------------------------------------------------------------------- */
+
+struct load {
+    struct check_actor *actor;
+    unsigned next, percent;
+    uint8_t *buffer;
+};
+
+static bool load_next(void *context, struct slice *key, struct slice *value)
+{
+    struct load *load = context;
+    struct cluster *cluster = load->actor->cluster;
+    size_t size;
+
+    while (load->next < cluster->key_count && rt_random() % 100 >= load->percent)
+        load->next++;
+    if (load->next >= cluster->key_count)
+        return false;
+    struct history_op op = begin(load->actor, HISTORY_PUT, load->next);
+    op.value = value_make(cluster, load->buffer, &size);
+    /* Nobody else is there yet: the time does not matter. */
+    op.done = ++cluster->clock;
+    op.done_ns = sim_now_ns(cluster->sim);
+    add(load->actor, &op);
+    *key = key_of(cluster, load->next++);
+    *value = slice_of(load->buffer, size);
+    return true;
+}
+
+void check_load_co(struct check_actor *actor, unsigned percent, unsigned fill)
+{
+    struct load load = {.actor = actor, .percent = percent, .buffer = buffer_new()};
+    enum pando_status status = engine_bulk_load_co(actor->engine, load_next, &load, fill);
+    if (status != PANDO_OK)
+        check_violate(actor->cluster, "the bulk load returned '%s'", pando_status_text(status));
+    free(load.buffer);
+}

@@ -1,0 +1,202 @@
+/*
+ * engine.h - what every engine implements: an ordered map from byte strings to byte strings in a
+ * pool.
+ *
+ * A process opens a table once (struct engine_table: shared caches and local locks); each of its
+ * threads attaches to it (struct engine). Many tasks of that thread may use the handle at the same
+ * time, and their operations overlap.
+ *
+ * Every write of a key is atomic against every other write of that key, and a get returns the value
+ * of a write that was the last at some moment between its call and its return. A scan is not a
+ * snapshot: it returns every pair that was there throughout, none that was not there at any time,
+ * and keys in order, each once.
+ *
+ * Statuses: NOT_FOUND, EXISTS, FULL, TOO_LARGE say what they say. TIMEOUT, BROKEN: could not be
+ * done now; nothing was changed unless it says UNKNOWN, which means that it may have been. FENCED:
+ * this member was declared dead.
+ */
+#ifndef ENGINE_ENGINE_H
+#define ENGINE_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+#include "pando/pando.h"
+#include "pool/pool.h"
+
+struct engine;
+struct engine_table;
+struct engine_ops;
+
+enum {
+    ENGINE_KEY_MAX = 1024,
+    ENGINE_VALUE_MAX = 16 * 1024 * 1024,
+};
+
+/* How a table is laid out; fixed when it is created. */
+struct engine_shape {
+    uint32_t key_size;   /* all keys have this size; 0: any up to key_max */
+    uint32_t value_size; /* all values have this size; 0: any */
+    uint32_t key_max;
+    uint32_t value_inline; /* longer values go to blobs; the limit of value_size when that is set */
+    uint32_t node_bytes;   /* 0: chosen for the sizes */
+};
+
+/* How this process uses it. */
+struct engine_config {
+    const char *without;  /* comma-separated techniques to switch off; NULL for none */
+    uint64_t cache_bytes; /* 0: the engine's default */
+};
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+/* The engine of that name; NULL for an unknown one. Engines are registered by src/store. */
+PANDO_MUST_CHECK enum pando_status engine_create_co(const struct engine_ops *ops,
+                                                    struct pool_session *session, const char *name,
+                                                    const struct engine_shape *shape);
+
+/* INVALID: an unknown technique, or a table of another engine; error says which, as one line. */
+PANDO_MUST_CHECK enum pando_status engine_open_co(const struct engine_ops *ops,
+                                                  struct pool_session *session, const char *name,
+                                                  const struct engine_config *config,
+                                                  struct engine_table **out, char *error,
+                                                  size_t error_bytes);
+/* Every thread has detached. */
+void engine_close_co(struct engine_table *table, struct pool_session *session);
+
+/* Frees all that the table holds and its name. Nobody uses it. */
+PANDO_MUST_CHECK enum pando_status engine_drop_co(struct engine_table *table,
+                                                  struct pool_session *session);
+
+const struct engine_shape *engine_table_shape(const struct engine_table *table);
+
+PANDO_MUST_CHECK enum pando_status
+engine_attach_co(struct engine_table *table, struct pool_session *session, struct engine **out);
+void engine_detach_co(struct engine *engine);
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+/* Up to `capacity` bytes of the value are stored, and its whole size told. */
+PANDO_MUST_CHECK enum pando_status engine_get_co(struct engine *engine, struct slice key,
+                                                 void *value, size_t capacity, size_t *size);
+
+enum engine_put { ENGINE_UPSERT, ENGINE_INSERT /* EXISTS */, ENGINE_UPDATE /* NOT_FOUND */ };
+PANDO_MUST_CHECK enum pando_status engine_put_co(struct engine *engine, struct slice key,
+                                                 struct slice value, enum engine_put mode);
+PANDO_MUST_CHECK enum pando_status engine_delete_co(struct engine *engine, struct slice key);
+
+/* What a read-modify-write decides. The value lives until the operation returns. */
+struct engine_change {
+    enum { ENGINE_KEEP, ENGINE_STORE, ENGINE_REMOVE } what;
+    struct slice value;
+};
+
+/* `old` is NULL when the key is absent. May be called several times for one operation: only the
+ * last call counts. Does not suspend. */
+typedef struct engine_change (*engine_modify_fn)(void *context, const struct slice *old);
+
+/* Conditional puts, counters and the like. With `blind` the old value is not fetched if that would
+ * cost a round trip: old then has size 0 for a key that is there. */
+PANDO_MUST_CHECK enum pando_status engine_modify_co(struct engine *engine, struct slice key,
+                                                    bool blind, engine_modify_fn fn, void *context);
+
+struct engine_range {
+    struct slice low, high; /* low <= key < high */
+    bool no_high;           /* to the end */
+    bool reverse;           /* from the high end down */
+    uint64_t limit;         /* pairs at the most; 0: all */
+};
+
+/* False stops the scan. The slices live until it returns. Does not suspend. */
+typedef bool (*engine_scan_fn)(void *context, struct slice key, struct slice value);
+PANDO_MUST_CHECK enum pando_status engine_scan_co(struct engine *engine,
+                                                  const struct engine_range *range,
+                                                  engine_scan_fn fn, void *context);
+
+/* One of many gets or puts that overlap. */
+struct engine_batch_op {
+    enum { ENGINE_BATCH_GET, ENGINE_BATCH_PUT, ENGINE_BATCH_DELETE } kind;
+    struct slice key;
+    struct slice value; /* of a put */
+    void *buffer;       /* of a get */
+    size_t capacity, size;
+    enum pando_status status; /* out */
+};
+
+/* Runs up to `width` of them at a time; each has its own status. */
+void engine_batch_co(struct engine *engine, struct engine_batch_op *ops, size_t count,
+                     unsigned width);
+
+/* The next pair in rising order of keys; false at the end. The slices live until the next call. */
+typedef bool (*engine_feed_fn)(void *context, struct slice *key, struct slice *value);
+
+/* Fills an empty table bottom-up; fill is the share of a node that is used, in per cent. INVALID:
+ * keys not rising. EXISTS: the table is not empty. Nobody else uses it meanwhile. */
+PANDO_MUST_CHECK enum pando_status engine_bulk_load_co(struct engine *engine, engine_feed_fn next,
+                                                       void *context, unsigned fill);
+
+/* ---- statistics and checking ----------------------------------------------------------------- */
+
+struct engine_stats {
+    uint64_t cache_hits, cache_misses, cache_bytes, cache_entries;
+    uint64_t rereads; /* nodes read again because they were torn or stale */
+    uint64_t splits, merges, repairs;
+    uint64_t lock_waits, handovers;
+};
+
+/* Sums over the process. */
+void engine_stats(const struct engine_table *table, struct engine_stats *out);
+
+/* Walks the whole table and checks its structure; nobody writes meanwhile. CORRUPT and one line
+ * that says what and where. */
+struct engine_census {
+    uint64_t nodes, leaves, pairs, bytes;
+};
+PANDO_MUST_CHECK enum pando_status
+engine_verify_co(struct engine *engine, struct engine_census *out, char *error, size_t error_bytes);
+
+/* ---- implementing one ------------------------------------------------------------------------ */
+
+struct engine_ops {
+    const char *name;
+    enum pando_status (*create_co)(struct pool_session *session, const char *name,
+                                   const struct engine_shape *shape);
+    enum pando_status (*open_co)(struct pool_session *session, const char *name,
+                                 const struct engine_config *config, struct engine_table **out,
+                                 char *error, size_t error_bytes);
+    void (*close_co)(struct engine_table *table, struct pool_session *session);
+    enum pando_status (*drop_co)(struct engine_table *table, struct pool_session *session);
+    enum pando_status (*attach_co)(struct engine_table *table, struct pool_session *session,
+                                   struct engine **out);
+    void (*detach_co)(struct engine *engine);
+    enum pando_status (*get_co)(struct engine *engine, struct slice key, void *value,
+                                size_t capacity, size_t *size);
+    enum pando_status (*modify_co)(struct engine *engine, struct slice key, bool blind,
+                                   engine_modify_fn fn, void *context);
+    enum pando_status (*scan_co)(struct engine *engine, const struct engine_range *range,
+                                 engine_scan_fn fn, void *context);
+    enum pando_status (*bulk_load_co)(struct engine *engine, engine_feed_fn next, void *context,
+                                      unsigned fill);
+    void (*stats)(const struct engine_table *table, struct engine_stats *out);
+    enum pando_status (*verify_co)(struct engine *engine, struct engine_census *out, char *error,
+                                   size_t error_bytes);
+};
+
+/* First members of every engine's own structs. */
+struct engine_table {
+    const struct engine_ops *ops;
+    struct engine_shape shape;
+};
+
+struct engine {
+    const struct engine_ops *ops;
+    struct engine_table *table;
+    struct pool_session *session;
+};
+
+/* Sizes that make sense, with node_bytes chosen: INVALID or TOO_LARGE otherwise. */
+PANDO_MUST_CHECK enum pando_status engine_shape_check(struct engine_shape *shape);
+
+#endif

@@ -1,0 +1,58 @@
+/*
+ * index_cache.h - copies of inner nodes, found by key.
+ *
+ * Bounded in bytes. When it is full, two random nodes of the lowest cached level are drawn and the
+ * one used less recently goes. Nodes of the top levels stay. Nothing here is ever invalidated by
+ * others: whoever follows a cached pointer checks fences and level of what it finds, and drops the
+ * node that misled it.
+ *
+ * Any thread.
+ */
+#ifndef TREE_CACHE_INDEX_CACHE_H
+#define TREE_CACHE_INDEX_CACHE_H
+
+#include "tree/node/node.h"
+
+struct index_cache;
+
+struct index_cache_stats {
+    uint64_t bytes;
+    uint64_t nodes;
+    uint64_t evictions;
+};
+
+/* NULL when memory is gone. */
+struct index_cache *index_cache_create(const struct node_layout *layout, uint64_t budget_bytes,
+                                       uint64_t seed);
+void index_cache_destroy(struct index_cache *cache);
+
+/* What a search may start from. */
+struct index_cache_hit {
+    fabric_address child;
+    uint8_t child_level;
+};
+
+/* The child on the way to the key, from the lowest cached node above `level` that covers it. With
+ * `before` the child that has the keys just below `key`. */
+bool index_cache_find(struct index_cache *cache, struct slice key, uint8_t level, bool before,
+                      struct index_cache_hit *out);
+
+/* Further children to the right of the one that covers `key`, of the cached level-1 node; how
+ * many. */
+uint32_t index_cache_next_leaves(struct index_cache *cache, struct slice key,
+                                 fabric_address *children, uint32_t most);
+
+/* Copies an inner node whose header and cell were checked. Replaces an older copy of the same
+ * range. */
+void index_cache_put(struct index_cache *cache, const struct node_header *header,
+                     const uint8_t *bytes);
+
+/* Forgets the node of that level that covers the key. */
+void index_cache_drop(struct index_cache *cache, uint8_t level, struct slice key);
+
+/* Nodes of this level and above stay. */
+void index_cache_pin(struct index_cache *cache, uint8_t level);
+
+void index_cache_stats(struct index_cache *cache, struct index_cache_stats *out);
+
+#endif

@@ -1,0 +1,271 @@
+/*
+ * blob.c - values that are too long for a leaf.
+ *
+ * head block:    0  8 cell header over the next five words
+ *                8  8 own address   16 8 version   24 8 tenure
+ *               32  8 bytes of the value
+ *               40  4 CRC32C of the value   44 4 segments
+ *               48    the value, or the addresses of the segments
+ * segment block: 8, 16, 24 as above, the value's bytes from 32 on
+ *
+ * A blob is written whole before a slot refers to it, and never changed.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/crc32c.h"
+#include "pool/cell.h"
+#include "tree/sherman/sherman_int.h"
+
+enum {
+    KIND_BLOB = 9,
+    HEAD_BYTES = 48,
+    SEGMENT_HEAD = 32,
+    SEGMENT_BYTES = 1024 * 1024,
+    SEGMENT_VALUE = SEGMENT_BYTES - SEGMENT_HEAD,
+    HEAD_VALUE_MAX = SEGMENT_BYTES - HEAD_BYTES,
+    SEGMENTS_MAX = ENGINE_VALUE_MAX / SEGMENT_VALUE + 1,
+    PIECE_BYTES = 256 * 1024,
+    FIRST_READ = 1024, /* most blobs are short: one READ is enough */
+};
+
+struct head {
+    uint64_t cell;
+    uint64_t address;
+    uint64_t version;
+    uint64_t tenure;
+    uint64_t size;
+    uint32_t crc;
+    uint32_t segments;
+};
+_Static_assert(sizeof(struct head) == HEAD_BYTES, "format");
+
+/* Blocks come in these sizes: powers of two and half-way between. */
+static uint32_t block_bytes_for(uint64_t size)
+{
+    uint32_t bytes = 64;
+    while (bytes < size) {
+        if (bytes >= 128 && bytes + bytes / 2 >= size)
+            return bytes + bytes / 2;
+        bytes *= 2;
+    }
+    return bytes;
+}
+
+static uint64_t head_size(uint64_t value_size, uint32_t *segments)
+{
+    *segments = 0;
+    if (value_size <= HEAD_VALUE_MAX)
+        return HEAD_BYTES + value_size;
+    *segments = (uint32_t)((value_size + SEGMENT_VALUE - 1) / SEGMENT_VALUE);
+    return HEAD_BYTES + (uint64_t)*segments * 8;
+}
+
+static enum pando_status write_pieces_co(struct sherman *self, fabric_address address,
+                                         const uint8_t *bytes, uint64_t size)
+{
+    enum pando_status status = PANDO_OK;
+    for (uint64_t done = 0; done < size && status == PANDO_OK; done += PIECE_BYTES) {
+        uint64_t piece = size - done < PIECE_BYTES ? size - done : PIECE_BYTES;
+        struct fabric_op write =
+            fabric_write(fabric_address_offset(address) + done, bytes + done, (uint32_t)piece);
+        status = pool_submit_co(self->base.session, fabric_address_node(address), &write, 1);
+    }
+    return status;
+}
+
+static enum pando_status read_pieces_co(struct sherman *self, fabric_address address,
+                                        uint8_t *bytes, uint64_t size)
+{
+    enum pando_status status = PANDO_OK;
+    for (uint64_t done = 0; done < size && status == PANDO_OK; done += PIECE_BYTES) {
+        uint64_t piece = size - done < PIECE_BYTES ? size - done : PIECE_BYTES;
+        struct fabric_op read =
+            fabric_read(fabric_address_offset(address) + done, bytes + done, (uint32_t)piece);
+        status = pool_submit_co(self->base.session, fabric_address_node(address), &read, 1);
+    }
+    return status == PANDO_RANGE ? PANDO_STALE : status;
+}
+
+static struct cell_place place_of(const struct sherman *self, fabric_address address)
+{
+    return (struct cell_place){.pool = self->table->layout.pool,
+                               .table = self->table->id,
+                               .kind = KIND_BLOB,
+                               .address = address};
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static enum pando_status block_co(struct sherman *self, uint32_t bytes, struct head *head)
+{
+    struct pool_block block;
+    struct pool_tenure tenure = {.state = POOL_BLOCK_LIVE,
+                                 .kind = KIND_BLOB,
+                                 .table = self->table->id,
+                                 .holder = pool_identity(self->table->pool)};
+    enum pando_status status = pool_alloc_co(self->base.session, POOL_ANY_NODE, bytes, &block);
+    head->address = block.address;
+    head->version = block.version + 1;
+    head->tenure = pool_tenure_pack(tenure);
+    return status;
+}
+
+static enum pando_status write_segment_co(struct sherman *self, const uint8_t *value, uint64_t size,
+                                          uint64_t *address, uint8_t *buffer)
+{
+    struct head head = {0};
+    enum pando_status status = block_co(self, SEGMENT_BYTES, &head);
+    if (status != PANDO_OK)
+        return status;
+    memcpy(buffer, &head, SEGMENT_HEAD);
+    memcpy(buffer + SEGMENT_HEAD, value, size);
+    *address = head.address;
+    return write_pieces_co(self, head.address, buffer, SEGMENT_HEAD + size);
+}
+
+enum pando_status sherman_blob_write_co(struct sherman *self, struct slice value,
+                                        fabric_address *blob)
+{
+    struct head head = {.size = value.size, .crc = crc32c(0, value.data, value.size)};
+    uint64_t addresses[SEGMENTS_MAX];
+    uint64_t bytes = head_size(value.size, &head.segments);
+    uint8_t *buffer = malloc(head.segments > 0 ? SEGMENT_BYTES : bytes);
+    enum pando_status status = buffer == NULL ? PANDO_NO_MEMORY : PANDO_OK;
+
+    for (uint32_t i = 0; i < head.segments && status == PANDO_OK; i++) {
+        uint64_t done = (uint64_t)i * SEGMENT_VALUE;
+        uint64_t size = value.size - done < SEGMENT_VALUE ? value.size - done : SEGMENT_VALUE;
+        status = write_segment_co(self, value.data + done, size, &addresses[i], buffer);
+    }
+    if (status == PANDO_OK)
+        status = block_co(self, block_bytes_for(bytes), &head);
+    if (status == PANDO_OK) {
+        struct cell_place place = place_of(self, head.address);
+        head.cell =
+            cell_header(&place, (uint16_t)head.version, 0, &head.address, HEAD_BYTES - CELL_HEADER);
+        memcpy(buffer, &head, HEAD_BYTES);
+        if (head.segments > 0)
+            memcpy(buffer + HEAD_BYTES, addresses, head.segments * sizeof(uint64_t));
+        else
+            memcpy(buffer + HEAD_BYTES, value.data, value.size);
+        status = write_pieces_co(self, head.address, buffer, bytes);
+        *blob = head.address;
+    }
+    free(buffer);
+    return status;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static bool head_ok(const struct sherman *self, fabric_address blob, const struct head *head)
+{
+    struct cell_place place = place_of(self, blob);
+    uint32_t segments;
+    if (!cell_valid(&place, head, HEAD_BYTES) || head->address != blob ||
+        head->size > ENGINE_VALUE_MAX || pool_tenure_unpack(head->tenure).state != POOL_BLOCK_LIVE)
+        return false;
+    (void)head_size(head->size, &segments);
+    return segments == head->segments;
+}
+
+/* The head and, of a short blob, as much of the value as came with it. */
+static enum pando_status read_head_co(struct sherman *self, fabric_address blob, uint8_t *bytes,
+                                      uint32_t *got)
+{
+    struct fabric_op read = fabric_read(fabric_address_offset(blob), bytes, FIRST_READ);
+    enum pando_status status =
+        pool_submit_co(self->base.session, fabric_address_node(blob), &read, 1);
+    *got = FIRST_READ;
+    if (status == PANDO_RANGE) { /* at the very end of the window */
+        read.size = *got = HEAD_BYTES;
+        status = pool_submit_co(self->base.session, fabric_address_node(blob), &read, 1);
+    }
+    return status == PANDO_RANGE ? PANDO_STALE : status;
+}
+
+static enum pando_status read_value_co(struct sherman *self, const struct head *head,
+                                       const uint8_t *first, uint32_t got, uint8_t *value)
+{
+    if (head->segments == 0) {
+        uint64_t here = got - HEAD_BYTES < head->size ? got - HEAD_BYTES : head->size;
+        memcpy(value, first + HEAD_BYTES, here);
+        return read_pieces_co(self, head->address + HEAD_BYTES + here, value + here,
+                              head->size - here);
+    }
+    uint64_t addresses[SEGMENTS_MAX];
+    enum pando_status status =
+        read_pieces_co(self, head->address + HEAD_BYTES, (uint8_t *)addresses, head->segments * 8);
+    for (uint32_t i = 0; i < head->segments && status == PANDO_OK; i++) {
+        uint64_t done = (uint64_t)i * SEGMENT_VALUE;
+        uint64_t size = head->size - done < SEGMENT_VALUE ? head->size - done : SEGMENT_VALUE;
+        status = read_pieces_co(self, addresses[i] + SEGMENT_HEAD, value + done, size);
+    }
+    return status;
+}
+
+enum pando_status sherman_blob_read_co(struct sherman *self, fabric_address blob, void *to,
+                                       size_t capacity, size_t *size)
+{
+    uint8_t first[FIRST_READ];
+    struct head head;
+    uint32_t got;
+    enum pando_status status = read_head_co(self, blob, first, &got);
+
+    if (status != PANDO_OK)
+        return status;
+    memcpy(&head, first, sizeof(head));
+    if (!head_ok(self, blob, &head))
+        return PANDO_STALE;
+    *size = head.size;
+    if (capacity == 0)
+        return PANDO_OK;
+    /* All of it is read even for a part: only all of it can be checked. */
+    uint8_t *value = capacity >= head.size ? to : malloc(head.size);
+    if (value == NULL)
+        return PANDO_NO_MEMORY;
+    status = read_value_co(self, &head, first, got, value);
+    if (status == PANDO_OK && crc32c(0, value, head.size) != head.crc)
+        status = PANDO_STALE;
+    if (value != to) {
+        if (status == PANDO_OK)
+            memcpy(to, value, capacity);
+        free(value);
+    }
+    return status;
+}
+
+enum pando_status sherman_blob_free_co(struct sherman *self, fabric_address blob)
+{
+    uint8_t first[FIRST_READ];
+    uint64_t addresses[SEGMENTS_MAX];
+    struct head head;
+    uint32_t got;
+    enum pando_status status = read_head_co(self, blob, first, &got);
+
+    if (status != PANDO_OK)
+        return status;
+    memcpy(&head, first, sizeof(head));
+    if (!head_ok(self, blob, &head))
+        return PANDO_STALE;
+    if (head.segments > 0)
+        status = read_pieces_co(self, blob + HEAD_BYTES, (uint8_t *)addresses, head.segments * 8);
+    for (uint32_t i = 0; i < head.segments && status == PANDO_OK; i++) {
+        struct pool_block segment = {.address = addresses[i], .version = head.version};
+        status = pool_free_co(self->base.session, &segment, SEGMENT_BYTES, false);
+    }
+    if (status != PANDO_OK)
+        return status;
+    struct pool_block block = {.address = blob, .version = head.version};
+    uint32_t segments;
+    return pool_free_co(self->base.session, &block,
+                        block_bytes_for(head_size(head.size, &segments)), false);
+}
+
+uint64_t sherman_blob_bytes(uint64_t value_size)
+{
+    uint32_t segments;
+    uint64_t head = block_bytes_for(head_size(value_size, &segments));
+    return head + (uint64_t)segments * SEGMENT_BYTES;
+}

@@ -1,0 +1,231 @@
+/*
+ * find.c - from a key to the node that covers it.
+ *
+ * A search starts at the lowest cached inner node above its target, or at the root. What it reads
+ * may be out of date in every way; a node is believed when its check, level and fences say so. Keys
+ * beyond its high fence are found through its sibling, all else by starting again.
+ */
+#include <string.h>
+
+#include "base/assert.h"
+#include "tree/sherman/sherman_int.h"
+
+enum {
+    REREADS_MAX = 16,
+    MOVES_RIGHT_MAX = 64,
+    RETRIES_MAX = 10000,
+};
+
+static const uint64_t READ_OLD_NS = 100 * RT_NS_PER_MS; /* R22 */
+static const uint64_t REREAD_PAUSE_NS = RT_NS_PER_US;
+static const uint64_t RETRY_MIN_NS = RT_NS_PER_US;
+enum { RETRY_DOUBLINGS = 8, RETRY_LEASES = 10 };
+
+enum pando_status sherman_retry_co(struct sherman *self, struct sherman_retry *retry)
+{
+    struct pool *pool = self->table->pool;
+    unsigned doublings = retry->count < RETRY_DOUBLINGS ? retry->count : RETRY_DOUBLINGS;
+
+    if (pool_fenced(pool))
+        return PANDO_FENCED;
+    if (retry->count == 0)
+        retry->deadline_ns = rt_now_ns() + RETRY_LEASES * pool_lease_ns(pool);
+    else if (rt_now_ns() > retry->deadline_ns || retry->count > RETRIES_MAX)
+        return PANDO_TIMEOUT;
+    retry->count++;
+    uint64_t pause = RETRY_MIN_NS << doublings;
+    rt_sleep_co(pause / 2 + rt_random() % pause);
+    return PANDO_OK;
+}
+
+enum pando_status sherman_read_co(struct sherman *self, fabric_address address, uint8_t *bytes,
+                                  struct node_header *header)
+{
+    struct sherman_table *table = self->table;
+
+    for (int i = 0; i < REREADS_MAX; i++) {
+        struct fabric_op read =
+            fabric_read(fabric_address_offset(address), bytes, table->layout.node_bytes);
+        uint64_t posted_ns = rt_now_ns();
+        enum pando_status status =
+            pool_submit_co(self->base.session, fabric_address_node(address), &read, 1);
+        if (status != PANDO_OK)
+            return status == PANDO_RANGE ? PANDO_STALE : status;
+        /* Memory is used again some time after it was freed: what was read long ago may be both. */
+        if (rt_now_ns() - posted_ns < READ_OLD_NS &&
+            node_header_read(&table->layout, address, bytes, header))
+            return PANDO_OK;
+        sherman_count(&table->rereads);
+        if (i > 0)
+            rt_sleep_co(REREAD_PAUSE_NS << (i < 6 ? i : 6));
+    }
+    return PANDO_STALE;
+}
+
+enum pando_status sherman_root_co(struct sherman *self, bool fresh, fabric_address *root)
+{
+    struct sherman_table *table = self->table;
+    *root = atomic_load_explicit(&table->root, memory_order_acquire);
+    if (*root != 0 && !fresh)
+        return PANDO_OK;
+    enum pando_status status = pool_root_read_co(self->base.session, table->slot, root);
+    if (status == PANDO_OK && *root == 0)
+        return PANDO_NOT_FOUND; /* dropped, or not yet created */
+    if (status == PANDO_OK)
+        atomic_store_explicit(&table->root, *root, memory_order_release);
+    return status;
+}
+
+enum sherman_fit sherman_fits(const struct sherman *self, const struct sherman_target *target,
+                              const struct node_header *header)
+{
+    struct slice key = target->key;
+
+    if (header->dead)
+        return FIT_NOT;
+    if (!self->table->on.fences)
+        return FIT; /* broken on purpose */
+    if (target->before) {
+        if (slice_compare(header->low, key) >= 0 && header->low.size > 0)
+            return FIT_NOT;
+        return header->no_high || slice_compare(key, header->high) <= 0 ? FIT : FIT_RIGHT;
+    }
+    if (node_covers(header, key))
+        return FIT;
+    return node_right_of(header, key) ? FIT_RIGHT : FIT_NOT;
+}
+
+enum pando_status sherman_misled_co(struct sherman *self, const struct sherman_target *target)
+{
+    fabric_address root;
+    index_cache_drop(self->table->cache, (uint8_t)(target->level + 1), target->key);
+    return sherman_root_co(self, true, &root);
+}
+
+/* A node was found only through its left sibling: its parent may never have been told. */
+static void complete_split_co(struct sherman *self, const struct node_header *header)
+{
+    uint8_t low[ENGINE_KEY_MAX];
+    if (header->low.size == 0 || header->low.size > sizeof(low))
+        return;
+    memcpy(low, header->low.data, header->low.size);
+    enum pando_status status = sherman_adopt_co(self, (uint8_t)(header->level + 1),
+                                                slice_of(low, header->low.size), header->address);
+    (void)status; /* somebody else will notice, too */
+}
+
+/* One way down. AGAIN: misled, start over. */
+static enum pando_status descend_co(struct sherman *self, const struct sherman_target *target,
+                                    bool use_cache, uint8_t *bytes, struct node_header *header)
+{
+    struct sherman_table *table = self->table;
+    struct index_cache_hit hit;
+    fabric_address address;
+    int expected_level = -1; /* any: the root's is not known */
+    bool moved_right = false, parent_read = false;
+    enum pando_status status;
+
+    if (use_cache && table->on.cache &&
+        index_cache_find(table->cache, target->key, target->level, target->before, &hit)) {
+        address = hit.child;
+        expected_level = hit.child_level;
+    } else {
+        status = sherman_root_co(self, false, &address);
+        if (status != PANDO_OK)
+            return status;
+    }
+    if (expected_level == target->level)
+        sherman_count(&table->hits);
+    else
+        sherman_count(&table->misses);
+    for (int moves = 0; moves < MOVES_RIGHT_MAX;) {
+        status = sherman_read_co(self, address, bytes, header);
+        if (status == PANDO_STALE)
+            return PANDO_AGAIN;
+        if (status != PANDO_OK)
+            return status;
+        if (expected_level >= 0 && header->level != expected_level)
+            return PANDO_AGAIN;
+        if (expected_level < 0) {
+            if (header->level < target->level)
+                return PANDO_NOT_FOUND; /* the tree is not that high */
+            atomic_store_explicit(&table->root_level, header->level, memory_order_relaxed);
+            index_cache_pin(table->cache, header->level > 0 ? (uint8_t)(header->level - 1) : 1);
+            expected_level = header->level;
+        }
+        switch (sherman_fits(self, target, header)) {
+        case FIT_NOT:
+            return PANDO_AGAIN;
+        case FIT_RIGHT:
+            if (header->sibling == 0)
+                return PANDO_AGAIN;
+            address = header->sibling;
+            moved_right = true;
+            moves++;
+            continue;
+        case FIT:
+            break;
+        }
+        if (header->level == target->level) {
+            if (moved_right && !target->before) {
+                /* A cached parent is older than the split; one just read was never told of it. */
+                index_cache_drop(table->cache, (uint8_t)(header->level + 1), target->key);
+                if (parent_read)
+                    complete_split_co(self, header); /* uses memory of its own */
+            }
+            return PANDO_OK;
+        }
+        if (table->on.cache)
+            index_cache_put(table->cache, header, bytes);
+        uint32_t index;
+        address = target->before ? inner_child_before(&table->layout, bytes, target->key, &index)
+                                 : inner_child(&table->layout, bytes, target->key, &index);
+        expected_level = header->level - 1;
+        moved_right = false;
+        parent_read = true;
+    }
+    return PANDO_AGAIN;
+}
+
+enum pando_status sherman_find_co(struct sherman *self, const struct sherman_target *target,
+                                  uint8_t *bytes, struct node_header *header)
+{
+    struct sherman_retry retry = {0};
+    for (;;) {
+        /* After the second failure nothing cached is believed. */
+        enum pando_status status = descend_co(self, target, retry.count < 2, bytes, header);
+        if (status != PANDO_AGAIN)
+            return status;
+        status = sherman_misled_co(self, target);
+        if (status == PANDO_OK)
+            status = sherman_retry_co(self, &retry);
+        if (status != PANDO_OK)
+            return status;
+    }
+}
+
+enum pando_status sherman_locate_co(struct sherman *self, struct slice key, uint8_t level,
+                                    uint8_t *bytes, fabric_address *address)
+{
+    struct sherman_table *table = self->table;
+    struct index_cache_hit hit;
+    struct node_header header;
+    uint32_t index;
+
+    if (table->on.cache && index_cache_find(table->cache, key, level, false, &hit) &&
+        hit.child_level == level) {
+        sherman_count(&table->hits);
+        *address = hit.child;
+        return PANDO_OK;
+    }
+    struct sherman_target parent = {.key = key, .level = (uint8_t)(level + 1)};
+    enum pando_status status = sherman_find_co(self, &parent, bytes, &header);
+    if (status == PANDO_NOT_FOUND)
+        return sherman_root_co(self, false, address); /* it is the root itself, or nothing */
+    if (status != PANDO_OK)
+        return status;
+    if (table->on.cache)
+        index_cache_put(table->cache, &header, bytes);
+    *address = inner_child(&table->layout, bytes, key, &index);
+    return PANDO_OK;
+}

@@ -1,0 +1,397 @@
+/*
+ * leaf.c - changing one pair: lock its leaf, look, write as little as possible, unlock.
+ *
+ * What a writer's death leaves at each point, and who mends it:
+ *   before the first write    a lock: released by recovery
+ *   an update of one word     a cell whose check is wrong and whose payload is the old or the new
+ *   one:
+ *                             repaired by whoever meets it under the lock (leaf_repair)
+ *   any other update          an intent: redone by recovery before it releases the lock
+ *   an insertion              its header word is written last: before it, the slot is still empty
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "tree/sherman/sherman_int.h"
+
+static const uint64_t zero;
+
+/* One operation on one leaf, under its lock. */
+struct change {
+    struct sherman *self;
+    struct scratch *scratch;
+    struct sherman_lock lock;
+    struct node_header header;
+    struct slice key;
+    bool blind;
+    engine_modify_fn fn;
+    void *context;
+    enum leaf_find found;
+    struct leaf_slot slot;
+    fabric_address old_blob, new_blob;
+    bool shrunk; /* a pair was removed: perhaps the leaf should be merged */
+};
+
+static uint64_t leaf_offset(const struct change *change)
+{
+    return fabric_address_offset(change->header.address);
+}
+
+/* ---- committing ------------------------------------------------------------------------------ */
+
+/* Sends writes under the protection of an intent that holds the image of [offset, offset + size) of
+ * the leaf, and unlocks. */
+static enum pando_status commit_with_intent_co(struct change *change, uint32_t offset,
+                                               const uint8_t *image, uint32_t size)
+{
+    struct sherman *self = change->self;
+    struct pool *pool = self->table->pool;
+    struct intent_builder builder;
+    fabric_address slot = 0;
+    fabric_address at = change->header.address + offset;
+    struct fabric_op ops[5];
+    uint32_t count = 0;
+
+    if (self->table->on.intents) {
+        enum pando_status status =
+            pool_intent_take_co(self->base.session, fabric_address_node(at), &slot);
+        if (status != PANDO_OK) {
+            enum pando_status released = sherman_unlock_co(self, &change->lock);
+            (void)released;
+            return status;
+        }
+        intent_begin(&builder, change->scratch->intent, POOL_INTENT_BYTES,
+                     (struct intent_lock){change->lock.global.address, change->lock.global.word});
+        intent_add_image(&builder, at, slice_of(image, size));
+        uint32_t bytes = (uint32_t)intent_finish(&builder, pool_id(pool), slot);
+        pando_assert(bytes > 0);
+        ops[count++] = fabric_write(fabric_address_offset(slot), change->scratch->intent, bytes);
+    }
+    ops[count++] = fabric_write(leaf_offset(change) + offset, image, size);
+    if (slot != 0)
+        ops[count++] = fabric_write(fabric_address_offset(slot), &zero, sizeof(zero));
+    enum pando_status status = sherman_commit_co(self, &change->lock, ops, count);
+    if (slot != 0 && status == PANDO_OK)
+        pool_intent_give(self->base.session, slot);
+    return status;
+}
+
+/* The whole leaf, sorted, as the paper's baseline writes it: no intent, as the baseline has none.
+ * */
+static enum pando_status commit_whole_leaf_co(struct change *change, uint32_t count)
+{
+    struct sherman *self = change->self;
+    struct scratch *scratch = change->scratch;
+    struct node_header header = change->header;
+    struct fabric_op ops[3];
+
+    header.version++;
+    leaf_build(&self->table->layout, &header, scratch->entries, count, scratch->image);
+    ops[0] = fabric_write(leaf_offset(change), scratch->image, self->table->layout.node_bytes);
+    return sherman_commit_co(self, &change->lock, ops, 1);
+}
+
+/* ---- storing --------------------------------------------------------------------------------- */
+
+/* The pairs of the leaf with this one in its place; false if the leaf is torn. */
+static bool entries_with(struct change *change, const struct node_entry *entry, uint32_t *count,
+                         bool *last)
+{
+    struct node_entry *entries = change->scratch->entries;
+    if (!leaf_entries(&change->self->table->layout, &change->header, change->scratch->node, entries,
+                      count))
+        return false;
+    uint32_t at = 0;
+    while (at < *count && slice_compare(entries[at].key, change->key) < 0)
+        at++;
+    bool replace = at < *count && slice_equal(entries[at].key, change->key);
+    if (entry == NULL) {
+        if (replace)
+            memmove(&entries[at], &entries[at + 1], (--*count - at) * sizeof(*entries));
+        return true;
+    }
+    if (!replace) {
+        memmove(&entries[at + 1], &entries[at], (*count - at) * sizeof(*entries));
+        ++*count;
+    }
+    entries[at] = *entry;
+    *last = at + 1 == *count;
+    return true;
+}
+
+static enum pando_status rewrite_co(struct change *change, const struct node_entry *entry)
+{
+    uint32_t count;
+    bool last = false;
+    if (!entries_with(change, entry, &count, &last)) {
+        enum pando_status released = sherman_unlock_co(change->self, &change->lock);
+        return released == PANDO_OK ? PANDO_AGAIN : released;
+    }
+    return sherman_rewrite_co(change->self, &change->lock, change->scratch, &change->header, count,
+                              last && change->header.no_high);
+}
+
+/* How many words of the payload differ. */
+static uint32_t words_changed(const uint8_t *a, const uint8_t *b, uint32_t bytes)
+{
+    uint32_t changed = 0;
+    for (uint32_t at = 8; at < bytes; at += 8)
+        changed += memcmp(a + at, b + at, 8) != 0;
+    return changed;
+}
+
+static enum pando_status update_co(struct change *change, const struct node_entry *entry)
+{
+    struct sherman *self = change->self;
+    const struct node_layout *layout = &self->table->layout;
+    const struct leaf_slot *slot = &change->slot;
+    uint8_t *cell = change->scratch->image;
+
+    if (leaf_cell_bytes(layout, (uint32_t)entry->key.size, (uint32_t)entry->value.size) >
+        slot->bytes)
+        return rewrite_co(change, entry);
+    leaf_cell_build(layout, &change->header, slot->offset, slot->bytes, entry, cell);
+    bool one_word = entry->flags == slot->entry.flags &&
+                    words_changed(cell, change->scratch->node + slot->offset, slot->bytes) <= 1;
+    if (!one_word)
+        return commit_with_intent_co(change, slot->offset, cell, slot->bytes);
+    struct fabric_op ops[3] = {fabric_write(leaf_offset(change) + slot->offset, cell, slot->bytes)};
+    return sherman_commit_co(self, &change->lock, ops, 1);
+}
+
+static enum pando_status insert_co(struct change *change, const struct node_entry *entry)
+{
+    struct sherman *self = change->self;
+    const struct node_layout *layout = &self->table->layout;
+    uint8_t *cell = change->scratch->image;
+    uint32_t offset, bytes;
+
+    if (!leaf_place(layout, &change->header, change->scratch->node, (uint32_t)entry->key.size,
+                    (uint32_t)entry->value.size, &offset, &bytes))
+        return rewrite_co(change, entry);
+    leaf_cell_build(layout, &change->header, offset, bytes, entry, cell);
+    struct fabric_op ops[4] = {
+        fabric_write(leaf_offset(change) + offset + 8, cell + 8, bytes - 8),
+        fabric_write(leaf_offset(change) + offset, cell, 8),
+    };
+    return sherman_commit_co(self, &change->lock, ops, 2);
+}
+
+static enum pando_status store_co(struct change *change, struct slice value)
+{
+    struct sherman *self = change->self;
+    const struct engine_shape *shape = &self->table->base.shape;
+    struct node_entry entry = {.key = change->key, .value = value};
+    uint64_t blob_word;
+    enum pando_status status = PANDO_OK;
+
+    if ((shape->value_size != 0 && value.size != shape->value_size) ||
+        value.size > ENGINE_VALUE_MAX)
+        status = PANDO_TOO_LARGE;
+    if (status == PANDO_OK && value.size > shape->value_inline) {
+        status = sherman_blob_write_co(self, value, &change->new_blob);
+        blob_word = change->new_blob;
+        entry.value = slice_of(&blob_word, sizeof(blob_word));
+        entry.flags = NODE_FLAG_BLOB;
+    }
+    if (status != PANDO_OK) {
+        enum pando_status released = sherman_unlock_co(self, &change->lock);
+        return released == PANDO_OK ? status : released;
+    }
+    rt_charge(RT_COST_WRITE);
+    if (!self->table->on.twolevel) {
+        uint32_t count;
+        bool last = false;
+        if (entries_with(change, &entry, &count, &last) &&
+            leaf_fits(&self->table->layout, &change->header, change->scratch->entries, count))
+            return commit_whole_leaf_co(change, count);
+        return rewrite_co(change, &entry);
+    }
+    return change->found == LEAF_FOUND ? update_co(change, &entry) : insert_co(change, &entry);
+}
+
+static enum pando_status remove_co(struct change *change)
+{
+    struct sherman *self = change->self;
+    uint64_t cleared = leaf_cleared_word(&self->table->layout, &change->header, change->slot.bytes);
+    struct fabric_op ops[3] = {
+        fabric_write(leaf_offset(change) + change->slot.offset, &cleared, sizeof(cleared))};
+
+    change->shrunk = true;
+    if (!self->table->on.twolevel) {
+        uint32_t count;
+        bool last;
+        if (entries_with(change, NULL, &count, &last))
+            return commit_whole_leaf_co(change, count);
+    }
+    return sherman_commit_co(self, &change->lock, ops, 1);
+}
+
+/* ---- deciding -------------------------------------------------------------------------------- */
+
+/* The value there is now, as the caller wants to see it. */
+static enum pando_status old_value_co(struct change *change, struct slice *old)
+{
+    const struct node_entry *entry = &change->slot.entry;
+    size_t size;
+
+    *old = entry->value;
+    if ((entry->flags & NODE_FLAG_BLOB) == 0)
+        return PANDO_OK;
+    memcpy(&change->old_blob, entry->value.data, sizeof(change->old_blob));
+    *old = slice_of(NULL, 0);
+    if (change->blind)
+        return PANDO_OK;
+    /* Under the lock: it is not freed meanwhile. */
+    enum pando_status status = sherman_blob_read_co(change->self, change->old_blob, NULL, 0, &size);
+    if (status != PANDO_OK)
+        return status;
+    free(change->scratch->value);
+    change->scratch->value = malloc(size == 0 ? 1 : size);
+    if (change->scratch->value == NULL)
+        return PANDO_NO_MEMORY;
+    status =
+        sherman_blob_read_co(change->self, change->old_blob, change->scratch->value, size, &size);
+    *old = slice_of(change->scratch->value, size);
+    return status;
+}
+
+static enum pando_status decide_co(struct change *change)
+{
+    struct sherman *self = change->self;
+    struct slice old = {0};
+    enum pando_status status = PANDO_OK;
+
+    if (change->found == LEAF_FOUND)
+        status = old_value_co(change, &old);
+    if (status != PANDO_OK) {
+        enum pando_status released = sherman_unlock_co(self, &change->lock);
+        return released == PANDO_OK ? status : released;
+    }
+    struct engine_change wanted =
+        change->fn(change->context, change->found == LEAF_FOUND ? &old : NULL);
+    switch (wanted.what) {
+    case ENGINE_STORE:
+        return store_co(change, wanted.value);
+    case ENGINE_REMOVE:
+        if (change->found == LEAF_FOUND)
+            return remove_co(change);
+        break;
+    default:
+        break;
+    }
+    change->old_blob = 0;
+    return sherman_unlock_co(self, &change->lock);
+}
+
+/* R19: cells that are invalid under the lock were left by somebody who died while updating them. */
+static enum pando_status repair_co(struct change *change)
+{
+    struct sherman *self = change->self;
+    uint32_t bytes = self->table->layout.node_bytes;
+
+    memcpy(change->scratch->image, change->scratch->node, bytes);
+    (void)leaf_repair(&self->table->layout, &change->header, change->scratch->image);
+    sherman_count(&self->table->repairs);
+    enum pando_status status = commit_with_intent_co(change, 0, change->scratch->image, bytes);
+    return status == PANDO_OK ? PANDO_AGAIN : status;
+}
+
+/* With the leaf locked and read. AGAIN: start over. */
+static enum pando_status locked_co(struct change *change)
+{
+    struct sherman *self = change->self;
+    change->found = leaf_find(&self->table->layout, &change->header, change->scratch->node,
+                              change->key, &change->slot);
+    if (change->found == LEAF_TORN)
+        return repair_co(change);
+    return decide_co(change);
+}
+
+/* Locks the leaf that covers the key, moving right where it has to. AGAIN: misled. */
+static enum pando_status lock_leaf_co(struct change *change, fabric_address address)
+{
+    struct sherman *self = change->self;
+    struct sherman_target target = {.key = change->key};
+    enum { MOVES_MAX = 64 };
+
+    for (int moves = 0; moves < MOVES_MAX; moves++) {
+        enum pando_status status =
+            sherman_lock_co(self, address, change->scratch->node, &change->lock);
+        if (status != PANDO_OK)
+            return status;
+        enum sherman_fit fit = FIT_NOT;
+        if (node_header_read(&self->table->layout, address, change->scratch->node,
+                             &change->header) &&
+            change->header.level == 0)
+            fit = sherman_fits(self, &target, &change->header);
+        if (fit == FIT)
+            return PANDO_OK;
+        address = change->header.sibling;
+        status = sherman_unlock_co(self, &change->lock);
+        if (status != PANDO_OK)
+            return status;
+        if (fit == FIT_NOT || address == 0)
+            return PANDO_AGAIN;
+        index_cache_drop(self->table->cache, 1, change->key);
+    }
+    return PANDO_AGAIN;
+}
+
+static enum pando_status once_co(struct change *change)
+{
+    struct sherman *self = change->self;
+    fabric_address address;
+    enum pando_status status =
+        sherman_locate_co(self, change->key, 0, change->scratch->node, &address);
+    if (status == PANDO_OK)
+        status = lock_leaf_co(change, address);
+    return status == PANDO_OK ? locked_co(change) : status;
+}
+
+/* What the change made superfluous. */
+static void clean_up_co(struct change *change, enum pando_status status)
+{
+    struct sherman *self = change->self;
+    enum pando_status freed = PANDO_OK;
+
+    if (status == PANDO_OK && change->old_blob != 0)
+        freed = sherman_blob_free_co(self, change->old_blob);
+    if (status != PANDO_OK && status != PANDO_UNKNOWN && change->new_blob != 0)
+        freed = sherman_blob_free_co(self, change->new_blob);
+    (void)freed; /* it is swept when this member is gone */
+    if (status == PANDO_OK && change->shrunk && self->table->on.merge)
+        sherman_merge_co(self, 0, change->key);
+}
+
+enum pando_status sherman_modify_co(struct engine *engine, struct slice key, bool blind,
+                                    engine_modify_fn fn, void *context)
+{
+    struct sherman *self = sherman_of(engine);
+    struct sherman_target target = {.key = key};
+    struct sherman_retry retry = {0};
+    enum pando_status status;
+
+    rt_charge(RT_COST_OPERATION);
+    struct scratch *scratch = scratch_take(self);
+    for (;;) {
+        struct change change = {.self = self,
+                                .scratch = scratch,
+                                .key = key,
+                                .blind = blind,
+                                .fn = fn,
+                                .context = context};
+        status = once_co(&change);
+        clean_up_co(&change, status);
+        if (status != PANDO_AGAIN && status != PANDO_STALE)
+            break;
+        status = sherman_misled_co(self, &target);
+        if (status == PANDO_OK)
+            status = sherman_retry_co(self, &retry);
+        if (status != PANDO_OK)
+            break;
+    }
+    scratch_give(self, scratch);
+    return status;
+}

@@ -1,0 +1,216 @@
+/*
+ * lock.c - hierarchical locks: first the process's own, then the word on the memory node (R9 to
+ * R12).
+ */
+#include "base/assert.h"
+#include "tree/sherman/sherman_int.h"
+
+static const uint64_t zero;
+enum { PATIENCE_LEASES = 10 };
+
+static fabric_address lock_address(const struct sherman *self, fabric_address node)
+{
+    return pool_lock_for(self->table->pool, node);
+}
+
+static void lock_forget(struct sherman *self, struct sherman_lock *lock)
+{
+    if (self->table->on.hierarchical)
+        local_lock_release(self->table->locks, &lock->local, false);
+    lock->held = false;
+}
+
+/* One try: CAS, and the node's READ behind it or in a list of its own. *taken says whether it is
+ * ours. */
+static enum pando_status try_co(struct sherman *self, struct sherman_lock *lock,
+                                fabric_address node, uint8_t *bytes, uint64_t *found)
+{
+    struct sherman_table *table = self->table;
+    uint16_t target = fabric_address_node(lock->global.address);
+    struct fabric_op ops[] = {
+        fabric_cas(fabric_address_offset(lock->global.address), 0, lock->global.word),
+        fabric_read(fabric_address_offset(node), bytes, table->layout.node_bytes),
+    };
+    bool together = table->on.lockread && bytes != NULL;
+    enum pando_status status = pool_submit_co(self->base.session, target, ops, together ? 2 : 1);
+    if (status != PANDO_OK)
+        return status;
+    /* After a broken endpoint an earlier try of ours may have gone through. */
+    *found = ops[0].old == lock->global.word ? 0 : ops[0].old;
+    if (*found != 0 || together || bytes == NULL)
+        return PANDO_OK;
+    return pool_submit_co(self->base.session, target, &ops[1], 1);
+}
+
+static enum pando_status global_lock_co(struct sherman *self, struct sherman_lock *lock,
+                                        fabric_address node, uint8_t *bytes)
+{
+    struct pool_backoff backoff = {0};
+    uint64_t deadline_ns = rt_now_ns() + PATIENCE_LEASES * pool_lease_ns(self->table->pool);
+
+    lock->global.word = pool_lock_new_word(self->table->pool);
+    for (;;) {
+        uint64_t found = 0;
+        enum pando_status status = try_co(self, lock, node, bytes, &found);
+        if (status == PANDO_OK && found == 0)
+            return PANDO_OK;
+        if (status != PANDO_OK && status != PANDO_BROKEN)
+            return status;
+        fabric_endpoint_counters(
+            pool_endpoint(self->base.session, fabric_address_node(lock->global.address)))
+            ->retries++;
+        if (self->table->on.backoff || status == PANDO_BROKEN)
+            status =
+                pool_lock_backoff_co(self->base.session, lock->global.address, found, &backoff);
+        else
+            status = rt_now_ns() > deadline_ns ? PANDO_TIMEOUT : PANDO_OK;
+        if (status != PANDO_OK)
+            return status;
+    }
+}
+
+enum pando_status sherman_lock_co(struct sherman *self, fabric_address node, uint8_t *bytes,
+                                  struct sherman_lock *lock)
+{
+    struct sherman_table *table = self->table;
+    *lock = (struct sherman_lock){.global.address = lock_address(self, node)};
+
+    if (table->on.hierarchical) {
+        uint64_t deadline_ns = rt_now_ns() + PATIENCE_LEASES * pool_lease_ns(table->pool);
+        enum pando_status status =
+            local_lock_take_co(table->locks, lock->global.address, deadline_ns, &lock->local);
+        if (status != PANDO_OK)
+            return status;
+    }
+    lock->held = true;
+    enum pando_status status;
+    if (lock->local.handed) {
+        lock->global.word = lock->local.word;
+        struct fabric_op read =
+            fabric_read(fabric_address_offset(node), bytes, table->layout.node_bytes);
+        status = sherman_write_co(self, fabric_address_node(node), &read, 1);
+        if (status == PANDO_OK)
+            return PANDO_OK;
+        /* Both locks are ours and there is nothing to finish: let go of them. */
+        enum pando_status released = sherman_unlock_co(self, lock);
+        (void)released;
+        return status;
+    }
+    status = global_lock_co(self, lock, node, bytes);
+    if (status != PANDO_OK)
+        lock_forget(self, lock);
+    return status;
+}
+
+enum pando_status sherman_try_lock_co(struct sherman *self, fabric_address node,
+                                      struct sherman_lock *lock)
+{
+    struct sherman_table *table = self->table;
+    uint64_t found = 0;
+
+    *lock = (struct sherman_lock){.global.address = lock_address(self, node)};
+    if (table->on.hierarchical && !local_lock_try(table->locks, lock->global.address, &lock->local))
+        return PANDO_BUSY;
+    lock->held = true;
+    lock->global.word = pool_lock_new_word(table->pool);
+    enum pando_status status = try_co(self, lock, node, NULL, &found);
+    if (status == PANDO_BROKEN) {
+        /* It may have been taken: find out, and let go of it. */
+        bool free_now;
+        status = pool_resolve_co(self->base.session, &lock->global, &free_now);
+        if (status == PANDO_OK && !free_now)
+            return PANDO_OK;
+        if (status == PANDO_OK)
+            status = PANDO_BUSY;
+    } else if (status == PANDO_OK && found != 0) {
+        status = PANDO_BUSY;
+    }
+    if (status != PANDO_OK)
+        lock_forget(self, lock);
+    return status;
+}
+
+/* ---- writing under a lock -------------------------------------------------------------------- */
+
+/* Whether to go on trying to reach a memory node on which we hold a lock. We must not go away from
+ * a half-done change: if it cannot be finished, this member gives itself up, and others finish
+ * it. */
+static enum pando_status persist_co(struct sherman *self, struct sherman_retry *retry)
+{
+    enum pando_status status = sherman_retry_co(self, retry);
+    if (status == PANDO_TIMEOUT) {
+        pool_give_up(self->table->pool);
+        return PANDO_UNKNOWN;
+    }
+    return status == PANDO_FENCED ? PANDO_UNKNOWN : status;
+}
+
+enum pando_status sherman_write_co(struct sherman *self, uint16_t node, struct fabric_op *ops,
+                                   uint32_t count)
+{
+    struct sherman_retry retry = {0};
+    for (;;) {
+        enum pando_status status = pool_submit_co(self->base.session, node, ops, count);
+        if (status == PANDO_OK)
+            return PANDO_OK;
+        if (status == PANDO_FENCED)
+            return PANDO_UNKNOWN;
+        status = persist_co(self, &retry);
+        if (status != PANDO_OK)
+            return status;
+    }
+}
+
+/* A list that ends in the release: repeated only if it was not applied (R11). */
+static enum pando_status release_list_co(struct sherman *self, const struct sherman_lock *lock,
+                                         struct fabric_op *ops, uint32_t count)
+{
+    uint16_t node = fabric_address_node(lock->global.address);
+    struct sherman_retry retry = {0};
+
+    for (;;) {
+        bool applied = false;
+        enum pando_status status = pool_submit_co(self->base.session, node, ops, count);
+        if (status == PANDO_OK)
+            return PANDO_OK;
+        if (status == PANDO_FENCED)
+            return PANDO_UNKNOWN;
+        do {
+            status = persist_co(self, &retry);
+            if (status != PANDO_OK)
+                return status;
+            status = pool_resolve_co(self->base.session, &lock->global, &applied);
+        } while (status == PANDO_BROKEN || status == PANDO_TIMEOUT);
+        if (status != PANDO_OK)
+            return PANDO_UNKNOWN;
+        if (applied)
+            return PANDO_OK;
+    }
+}
+
+enum pando_status sherman_commit_co(struct sherman *self, struct sherman_lock *lock,
+                                    struct fabric_op *ops, uint32_t count)
+{
+    struct sherman_table *table = self->table;
+    uint16_t node = fabric_address_node(lock->global.address);
+    enum pando_status status = PANDO_OK;
+    struct fabric_op unlock =
+        fabric_write(fabric_address_offset(lock->global.address), &zero, sizeof(zero));
+
+    pando_assert(lock->held);
+    lock->local.word = lock->global.word;
+    bool handover = table->on.hierarchical && local_lock_successor(table->locks, &lock->local);
+    if (handover || !table->on.combine) {
+        if (count > 0)
+            status = sherman_write_co(self, node, ops, count);
+        if (status == PANDO_OK && !handover)
+            status = release_list_co(self, lock, &unlock, 1);
+    } else {
+        ops[count] = unlock;
+        status = release_list_co(self, lock, ops, count + 1);
+    }
+    if (table->on.hierarchical)
+        local_lock_release(table->locks, &lock->local, handover && status == PANDO_OK);
+    lock->held = false;
+    return status;
+}

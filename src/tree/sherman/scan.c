@@ -1,0 +1,302 @@
+/*
+ * scan.c - leaf after leaf, by key (R23). The next leaves that the cache knows of are read at the
+ * same time; they count only if each begins where the one before it ended.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "tree/sherman/sherman_int.h"
+
+enum { AHEAD_MAX = 16, TORN_MAX = 64 };
+
+struct scan {
+    struct sherman *self;
+    struct scratch *scratch;
+    const struct engine_range *range;
+    engine_scan_fn fn;
+    void *context;
+    uint64_t given;
+    uint8_t cursor
+        [ENGINE_KEY_MAX]; /* forward: the first key not yet looked at; reverse: the first seen */
+    size_t cursor_size;
+    bool at_end; /* reverse, and nothing seen yet in a range without an upper bound */
+    bool over;
+    uint8_t *value; /* room for blobs */
+    size_t value_capacity;
+};
+
+static struct slice cursor_of(const struct scan *scan)
+{
+    return slice_of(scan->cursor, scan->cursor_size);
+}
+
+static void cursor_set(struct scan *scan, struct slice key)
+{
+    if (key.size > 0)
+        memmove(scan->cursor, key.data, key.size);
+    scan->cursor_size = key.size;
+}
+
+/* Gives one pair to the caller. STALE: its blob is gone, read the leaf again. */
+static enum pando_status give_co(struct scan *scan, const struct node_entry *entry)
+{
+    struct slice value = entry->value;
+    if ((entry->flags & NODE_FLAG_BLOB) != 0) {
+        fabric_address blob;
+        size_t size;
+        memcpy(&blob, entry->value.data, sizeof(blob));
+        enum pando_status status = sherman_blob_read_co(scan->self, blob, NULL, 0, &size);
+        if (status != PANDO_OK)
+            return status;
+        if (size > scan->value_capacity) {
+            uint8_t *grown = realloc(scan->value, size);
+            if (grown == NULL)
+                return PANDO_NO_MEMORY;
+            scan->value = grown;
+            scan->value_capacity = size;
+        }
+        status = sherman_blob_read_co(scan->self, blob, scan->value, scan->value_capacity, &size);
+        if (status != PANDO_OK)
+            return status;
+        value = slice_of(scan->value, size);
+    }
+    scan->given++;
+    if (!scan->fn(scan->context, entry->key, value) ||
+        (scan->range->limit != 0 && scan->given >= scan->range->limit))
+        scan->over = true;
+    return PANDO_OK;
+}
+
+static bool beyond(const struct scan *scan, struct slice key)
+{
+    return !scan->range->no_high && slice_compare(key, scan->range->high) >= 0;
+}
+
+/* What a leaf has at or above the cursor. Moves the cursor over what was given. AGAIN: torn. */
+static enum pando_status take_forward_co(struct scan *scan, const struct node_header *header,
+                                         const uint8_t *bytes)
+{
+    struct node_entry *entries = scan->scratch->entries;
+    uint32_t count;
+
+    if (!leaf_entries(&scan->self->table->layout, header, bytes, entries, &count))
+        return PANDO_AGAIN;
+    for (uint32_t i = 0; i < count && !scan->over; i++) {
+        if (slice_compare(entries[i].key, cursor_of(scan)) < 0)
+            continue;
+        if (beyond(scan, entries[i].key)) {
+            scan->over = true;
+            break;
+        }
+        enum pando_status status = give_co(scan, &entries[i]);
+        if (status != PANDO_OK)
+            return status == PANDO_STALE ? PANDO_AGAIN : status;
+        /* The next possible key: this one and a zero byte. A key of the largest size has none in
+         * between that could be stored, but is still below its successor in the order. */
+        if (entries[i].key.size < sizeof(scan->cursor)) {
+            cursor_set(scan, entries[i].key);
+            scan->cursor[scan->cursor_size++] = 0;
+        } else {
+            cursor_set(scan, entries[i].key);
+            size_t at = scan->cursor_size;
+            while (at > 0 && scan->cursor[at - 1] == 0xff)
+                at--;
+            if (at == 0) {
+                scan->over = true;
+                break;
+            }
+            scan->cursor[at - 1]++;
+            scan->cursor_size = at;
+        }
+    }
+    if (header->no_high || (!scan->over && beyond(scan, header->high)))
+        scan->over = true;
+    else if (!scan->over && slice_compare(header->high, cursor_of(scan)) > 0)
+        cursor_set(scan, header->high);
+    return PANDO_OK;
+}
+
+/* Reads the leaves to the right of the one that covers the cursor, all at once; uses those that
+ * tile. */
+static enum pando_status take_ahead_co(struct scan *scan, uint8_t *room, uint32_t most)
+{
+    struct sherman *self = scan->self;
+    uint32_t bytes = self->table->layout.node_bytes;
+    fabric_address leaves[AHEAD_MAX];
+    struct fabric_list lists[AHEAD_MAX];
+    struct fabric_op reads[AHEAD_MAX];
+    struct slice here = cursor_of(scan);
+    enum pando_status status = PANDO_OK;
+
+    /* The cursor is the low fence of the next leaf: ask for that one, too. */
+    struct index_cache_hit hit;
+    if (!index_cache_find(self->table->cache, here, 0, false, &hit) || hit.child_level != 0)
+        return PANDO_OK;
+    leaves[0] = hit.child;
+    uint32_t count = 1 + index_cache_next_leaves(self->table->cache, here, leaves + 1, most - 1);
+    for (uint32_t i = 0; i < count; i++) {
+        struct fabric_endpoint *endpoint =
+            pool_endpoint(self->base.session, fabric_address_node(leaves[i]));
+        reads[i] = fabric_read(fabric_address_offset(leaves[i]), room + (size_t)i * bytes, bytes);
+        lists[i] = (struct fabric_list){.ops = &reads[i], .count = 1};
+        fabric_post(endpoint, &lists[i]);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        enum pando_status done = fabric_wait_co(&lists[i]);
+        if (status == PANDO_OK)
+            status = done;
+    }
+    for (uint32_t i = 0; i < count && status == PANDO_OK && !scan->over; i++) {
+        struct node_header header;
+        const uint8_t *leaf = room + (size_t)i * bytes;
+        if (!node_header_read(&self->table->layout, leaves[i], leaf, &header) || header.dead ||
+            header.level != 0 || !node_covers(&header, cursor_of(scan)))
+            return PANDO_OK; /* resumed at the cursor */
+        status = take_forward_co(scan, &header, leaf);
+        if (status == PANDO_AGAIN)
+            return PANDO_OK;
+    }
+    return status == PANDO_BROKEN ? PANDO_OK : status; /* the ordinary way reconnects */
+}
+
+/* How many leaves may be worth reading ahead. */
+static uint32_t ahead(const struct scan *scan)
+{
+    if (!scan->self->table->on.cache)
+        return 0;
+    if (scan->range->limit == 0)
+        return AHEAD_MAX;
+    uint64_t per_leaf =
+        scan->self->table->layout.fixed ? scan->self->table->layout.slot_count / 2 + 1 : 8;
+    uint64_t left = scan->range->limit - scan->given;
+    uint64_t leaves = (left + per_leaf - 1) / per_leaf;
+    return leaves > AHEAD_MAX ? AHEAD_MAX : (uint32_t)leaves;
+}
+
+static enum pando_status forward_co(struct scan *scan)
+{
+    struct sherman *self = scan->self;
+    uint8_t *room = malloc((size_t)AHEAD_MAX * self->table->layout.node_bytes);
+    enum pando_status status = room == NULL ? PANDO_NO_MEMORY : PANDO_OK;
+    int torn = 0;
+
+    while (status == PANDO_OK && !scan->over) {
+        struct node_header header;
+        uint8_t key[ENGINE_KEY_MAX];
+        memcpy(key, scan->cursor, scan->cursor_size);
+        uint32_t most = ahead(scan);
+        if (most > 1) {
+            size_t before_size = scan->cursor_size;
+            status = take_ahead_co(scan, room, most);
+            bool moved =
+                before_size != scan->cursor_size || memcmp(key, scan->cursor, before_size) != 0;
+            if (status != PANDO_OK || scan->over || moved)
+                continue;
+        }
+        struct sherman_target target = {.key = slice_of(key, scan->cursor_size)};
+        status = sherman_find_co(self, &target, scan->scratch->node, &header);
+        if (status != PANDO_OK)
+            break;
+        status = take_forward_co(scan, &header, scan->scratch->node);
+        if (status == PANDO_AGAIN) {
+            status = ++torn > TORN_MAX ? PANDO_TIMEOUT : PANDO_OK;
+            rt_sleep_co(RT_NS_PER_US << (torn < 6 ? torn : 6));
+        } else {
+            torn = 0;
+        }
+    }
+    free(room);
+    return status;
+}
+
+/* ---- backwards ------------------------------------------------------------------------------- */
+
+static enum pando_status take_backward_co(struct scan *scan, const struct node_header *header,
+                                          const uint8_t *bytes)
+{
+    struct node_entry *entries = scan->scratch->entries;
+    uint32_t count;
+
+    if (!leaf_entries(&scan->self->table->layout, header, bytes, entries, &count))
+        return PANDO_AGAIN;
+    for (uint32_t i = count; i-- > 0 && !scan->over;) {
+        if (!scan->at_end && slice_compare(entries[i].key, cursor_of(scan)) >= 0)
+            continue;
+        if (slice_compare(entries[i].key, scan->range->low) < 0) {
+            scan->over = true;
+            break;
+        }
+        enum pando_status status = give_co(scan, &entries[i]);
+        if (status != PANDO_OK)
+            return status == PANDO_STALE ? PANDO_AGAIN : status;
+        cursor_set(scan, entries[i].key);
+        scan->at_end = false;
+    }
+    if (header->low.size == 0 || slice_compare(header->low, scan->range->low) <= 0)
+        scan->over = true;
+    else
+        cursor_set(scan, header->low);
+    scan->at_end = false;
+    return PANDO_OK;
+}
+
+static enum pando_status backward_co(struct scan *scan)
+{
+    static const uint8_t highest[ENGINE_KEY_MAX + 1] = {[0 ... ENGINE_KEY_MAX] = 0xff};
+    struct sherman *self = scan->self;
+    enum pando_status status = PANDO_OK;
+    int torn = 0;
+
+    while (status == PANDO_OK && !scan->over) {
+        struct node_header header;
+        uint8_t key[ENGINE_KEY_MAX];
+        memcpy(key, scan->cursor, scan->cursor_size);
+        /* Longer than any key: the last leaf has the keys below it. */
+        struct sherman_target target = {.key = slice_of(key, scan->cursor_size), .before = true};
+        if (scan->at_end)
+            target.key = slice_of(highest, sizeof(highest));
+        else if (scan->cursor_size == 0)
+            break; /* nothing is below the empty key */
+        status = sherman_find_co(self, &target, scan->scratch->node, &header);
+        if (status != PANDO_OK)
+            break;
+        status = take_backward_co(scan, &header, scan->scratch->node);
+        if (status == PANDO_AGAIN) {
+            status = ++torn > TORN_MAX ? PANDO_TIMEOUT : PANDO_OK;
+            rt_sleep_co(RT_NS_PER_US << (torn < 6 ? torn : 6));
+        } else {
+            torn = 0;
+        }
+    }
+    return status;
+}
+
+enum pando_status sherman_scan_co(struct engine *engine, const struct engine_range *range,
+                                  engine_scan_fn fn, void *context)
+{
+    struct sherman *self = sherman_of(engine);
+    struct scan *scan = malloc(sizeof(*scan));
+    if (scan == NULL)
+        return PANDO_NO_MEMORY;
+    rt_charge(RT_COST_OPERATION);
+    *scan = (struct scan){
+        .self = self, .scratch = scratch_take(self), .range = range, .fn = fn, .context = context};
+    bool empty = !range->no_high && slice_compare(range->low, range->high) >= 0;
+    if (range->low.size > ENGINE_KEY_MAX || (!range->no_high && range->high.size > ENGINE_KEY_MAX))
+        scan->over = true;
+    enum pando_status status = PANDO_OK;
+    if (!empty && !scan->over && range->reverse) {
+        scan->at_end = range->no_high;
+        if (!range->no_high)
+            cursor_set(scan, range->high);
+        status = backward_co(scan);
+    } else if (!empty && !scan->over) {
+        cursor_set(scan, range->low);
+        status = forward_co(scan);
+    }
+    scratch_give(self, scan->scratch);
+    free(scan->value);
+    free(scan);
+    return status;
+}

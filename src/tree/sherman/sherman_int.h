@@ -1,0 +1,202 @@
+/*
+ * sherman_int.h - what the files of the engine share.
+ */
+#ifndef TREE_SHERMAN_SHERMAN_INT_H
+#define TREE_SHERMAN_SHERMAN_INT_H
+
+#include <stdatomic.h>
+
+#include "pool/block_fmt.h"
+#include "pool/intent.h"
+#include "tree/cache/index_cache.h"
+#include "tree/lock/local_lock.h"
+#include "tree/node/node.h"
+#include "tree/sherman/sherman.h"
+
+/* Every technique can be switched off; the last are for tests only and break the engine on
+ * purpose. */
+struct sherman_switches {
+    bool combine;                /* write-back and unlock in one list */
+    bool onchip;                 /* said here, done by the simulated NIC: locks in on-chip memory */
+    bool hierarchical;           /* local locks before global ones */
+    bool queue;                  /* waiters line up */
+    bool handover;               /* the global lock is passed on inside the process */
+    bool twolevel;               /* writes of one entry instead of the whole leaf */
+    bool cache;                  /* copies of inner nodes */
+    bool lockread;               /* the leaf's READ rides behind the lock's CAS */
+    bool backoff;                /* growing pauses between tries for a remote lock */
+    bool merge;                  /* underfull nodes are merged */
+    bool cells, fences, intents; /* break-cells, break-fences, break-intents */
+};
+
+struct sherman_table {
+    struct engine_table base;
+    struct pool *pool;
+    unsigned slot; /* in the pool's directory */
+    uint16_t id;
+    struct node_layout layout;
+    struct sherman_switches on;
+    struct index_cache *cache;
+    struct local_locks *locks;
+    _Atomic uint64_t root;       /* as last seen */
+    _Atomic uint32_t root_level; /* likewise */
+    _Atomic uint64_t hits, misses, rereads, splits, merges, repairs;
+};
+
+/* A node's bytes and room to build another; taken from and given back to the thread's handle. */
+struct scratch {
+    struct scratch *next;
+    struct node_entry *entries;              /* NODE_ENTRIES_MAX + 1 */
+    struct inner_entry *separators;          /* likewise */
+    uint8_t *node, *image, *sibling, *other; /* node_bytes each */
+    uint8_t *intent;                         /* POOL_INTENT_BYTES */
+    uint8_t *value;                          /* an old blob's contents, when one was fetched */
+};
+
+struct sherman {
+    struct engine base;
+    struct sherman_table *table;
+    struct scratch *free_scratch;
+};
+
+static inline struct sherman *sherman_of(struct engine *engine)
+{
+    return container_of(engine, struct sherman, base);
+}
+
+struct scratch *scratch_take(struct sherman *self);
+void scratch_give(struct sherman *self, struct scratch *scratch);
+
+/* ---- find.c: nodes by key -------------------------------------------------------------------- */
+
+/* Reads a node and checks its header (of an inner node, all of it); reads again while it is torn.
+ * STALE: no node of this table is there any more. */
+PANDO_MUST_CHECK enum pando_status sherman_read_co(struct sherman *self, fabric_address address,
+                                                   uint8_t *bytes, struct node_header *header);
+
+/* Where the search for a key goes. */
+struct sherman_target {
+    struct slice key;
+    uint8_t level;
+    bool before; /* the node with the keys just below the key */
+};
+
+/* The node of that level that covers the key, read into bytes. Bounded; TIMEOUT after that. */
+PANDO_MUST_CHECK enum pando_status sherman_find_co(struct sherman *self,
+                                                   const struct sherman_target *target,
+                                                   uint8_t *bytes, struct node_header *header);
+
+/* Its address alone, mostly from the cache and then perhaps not true any more. */
+PANDO_MUST_CHECK enum pando_status sherman_locate_co(struct sherman *self, struct slice key,
+                                                     uint8_t level, uint8_t *bytes,
+                                                     fabric_address *address);
+
+/* What a node said that was reached for this target. */
+enum sherman_fit { FIT, FIT_RIGHT /* go to its sibling */, FIT_NOT /* the cache misled */ };
+enum sherman_fit sherman_fits(const struct sherman *self, const struct sherman_target *target,
+                              const struct node_header *header);
+
+/* Forgets what led to a wrong node, and learns the root anew. */
+PANDO_MUST_CHECK enum pando_status sherman_misled_co(struct sherman *self,
+                                                     const struct sherman_target *target);
+PANDO_MUST_CHECK enum pando_status sherman_root_co(struct sherman *self, bool fresh,
+                                                   fabric_address *root);
+
+/* Bounded loops that start again from the root; sleeps a little, and counts. */
+struct sherman_retry {
+    unsigned count;
+    uint64_t deadline_ns;
+};
+PANDO_MUST_CHECK enum pando_status sherman_retry_co(struct sherman *self,
+                                                    struct sherman_retry *retry);
+
+/* ---- lock.c: nodes under locks --------------------------------------------------------------- */
+
+struct sherman_lock {
+    struct pool_lock global;
+    struct local_lock_grant local;
+    bool held;
+};
+
+/* Locks a node's lock word and reads the node, both in one list where that is switched on. */
+PANDO_MUST_CHECK enum pando_status sherman_lock_co(struct sherman *self, fabric_address node,
+                                                   uint8_t *bytes, struct sherman_lock *lock);
+
+/* Without waiting: BUSY if anybody holds it. */
+PANDO_MUST_CHECK enum pando_status sherman_try_lock_co(struct sherman *self, fabric_address node,
+                                                       struct sherman_lock *lock);
+
+/* Sends the last writes under a lock and releases it, or passes it on. The operations are on the
+ * lock's node. There is room for two more in `ops`. OK, FENCED, or UNKNOWN: this member gave itself
+ * up, because it could neither finish nor take back what it had begun. */
+PANDO_MUST_CHECK enum pando_status sherman_commit_co(struct sherman *self,
+                                                     struct sherman_lock *lock,
+                                                     struct fabric_op *ops, uint32_t count);
+
+/* Writes that may be repeated while the lock is held, on any node; each list completed. */
+PANDO_MUST_CHECK enum pando_status sherman_write_co(struct sherman *self, uint16_t node,
+                                                    struct fabric_op *ops, uint32_t count);
+
+static inline enum pando_status sherman_unlock_co(struct sherman *self, struct sherman_lock *lock)
+{
+    struct fabric_op ops[2];
+    return sherman_commit_co(self, lock, ops, 0);
+}
+
+/* ---- leaf.c: changing one pair --------------------------------------------------------------- */
+
+enum pando_status sherman_modify_co(struct engine *engine, struct slice key, bool blind,
+                                    engine_modify_fn fn, void *context);
+
+/* ---- split.c --------------------------------------------------------------------------------- */
+
+/* Replaces a locked leaf's pairs by these sorted ones: in place if they fit, in two leaves
+ * otherwise. Releases the lock. */
+PANDO_MUST_CHECK enum pando_status
+sherman_rewrite_co(struct sherman *self, struct sherman_lock *lock, struct scratch *scratch,
+                   const struct node_header *header, uint32_t count, bool appending);
+
+/* Tells the parent about a node that is reached only through its left sibling. */
+PANDO_MUST_CHECK enum pando_status sherman_adopt_co(struct sherman *self, uint8_t level,
+                                                    struct slice low, fabric_address child);
+
+/* A header for a new or rewritten node. */
+struct node_header sherman_header(const struct sherman *self, fabric_address address,
+                                  uint64_t version, uint8_t level);
+
+/* ---- merge.c --------------------------------------------------------------------------------- */
+
+/* Tries to merge the node of that level that covers the key with a neighbour, and so on upwards.
+ * Gives up quietly when somebody is in the way. */
+void sherman_merge_co(struct sherman *self, uint8_t level, struct slice key);
+
+/* ---- blob.c ---------------------------------------------------------------------------------- */
+
+PANDO_MUST_CHECK enum pando_status sherman_blob_write_co(struct sherman *self, struct slice value,
+                                                         fabric_address *blob);
+/* STALE: it was freed meanwhile. The whole size, and up to capacity bytes. */
+PANDO_MUST_CHECK enum pando_status sherman_blob_read_co(struct sherman *self, fabric_address blob,
+                                                        void *to, size_t capacity, size_t *size);
+PANDO_MUST_CHECK enum pando_status sherman_blob_free_co(struct sherman *self, fabric_address blob);
+
+/* What a value of that size takes in the pool. */
+uint64_t sherman_blob_bytes(uint64_t value_size);
+
+/* ---- the rest -------------------------------------------------------------------------------- */
+
+enum pando_status sherman_get_co(struct engine *engine, struct slice key, void *value,
+                                 size_t capacity, size_t *size);
+enum pando_status sherman_scan_co(struct engine *engine, const struct engine_range *range,
+                                  engine_scan_fn fn, void *context);
+enum pando_status sherman_bulk_load_co(struct engine *engine, engine_feed_fn next, void *context,
+                                       unsigned fill);
+enum pando_status sherman_verify_co(struct engine *engine, struct engine_census *out, char *error,
+                                    size_t error_bytes);
+enum pando_status sherman_drop_co(struct engine_table *table, struct pool_session *session);
+
+static inline void sherman_count(_Atomic uint64_t *counter)
+{
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+#endif
