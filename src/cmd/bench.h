@@ -73,6 +73,7 @@ struct bench_spec {
     uint32_t size;
     unsigned list; /* operations of a list */
     unsigned depth, threads;
+    bool one_task;        /* one task keeps all lists in flight, instead of a task for each */
     uint64_t duration_ns; /* of all rounds together */
     unsigned rounds;
     uint64_t span_bytes;   /* of each node's window that is used, at most */

@@ -27,6 +27,8 @@ struct lane {
     struct bench_addresses addresses;
     uint8_t *buffers; /* one for each operation of its list */
     struct fabric_op *ops;
+    struct fabric_list posted; /* with one task for all lanes */
+    uint64_t posted_ns;
 };
 
 struct thread {
@@ -90,10 +92,10 @@ static struct fabric_op make_op(const struct bench_spec *spec, uint64_t offset, 
     }
 }
 
-static bool submit_next_co(struct lane *lane)
+/* Fills the lane's list with the next operations; the node they are for. */
+static unsigned fill_list(struct lane *lane)
 {
-    struct thread *thread = lane->thread;
-    const struct bench_spec *spec = thread->run->spec;
+    const struct bench_spec *spec = lane->thread->run->spec;
     struct fabric_op *ops = lane->ops;
     unsigned node, ignored;
     uint64_t offset = bench_addresses_next(&lane->addresses, &node);
@@ -103,14 +105,61 @@ static bool submit_next_co(struct lane *lane)
         offset = bench_addresses_next(&lane->addresses, &ignored);
         ops[i] = make_op(spec, offset, lane->buffers + i * bench_buffer_stride(spec));
     }
-    enum pando_status status = fabric_submit_co(thread->endpoints[node], ops, spec->list);
+    return node;
+}
+
+static bool list_over(struct thread *thread, enum pando_status status)
+{
     if (status != PANDO_OK) {
         thread->status = status;
         thread->stop = true;
         return false;
     }
-    thread->operations += spec->list;
+    thread->operations += thread->run->spec->list;
     return true;
+}
+
+static bool submit_next_co(struct lane *lane)
+{
+    struct thread *thread = lane->thread;
+    unsigned node = fill_list(lane);
+    return list_over(thread,
+                     fabric_submit_co(thread->endpoints[node], lane->ops, thread->run->spec->list));
+}
+
+static void post_next(struct lane *lane)
+{
+    unsigned node = fill_list(lane);
+    lane->posted = (struct fabric_list){.ops = lane->ops, .count = lane->thread->run->spec->list};
+    fabric_post(lane->thread->endpoints[node], &lane->posted);
+}
+
+/* All lanes in turn: waits for the oldest list, and posts the next in its place. */
+static void one_task_main_co(void *arg)
+{
+    struct thread *thread = arg;
+    unsigned depth = thread->run->spec->depth;
+    uint64_t count = 0;
+
+    for (unsigned i = 0; i < depth; i++) {
+        thread->lanes[i].posted_ns = rt_now_ns();
+        post_next(&thread->lanes[i]);
+    }
+    for (unsigned i = 0; !thread->stop; i = i + 1 == depth ? 0 : i + 1) {
+        struct lane *lane = &thread->lanes[i];
+        enum pando_status status = fabric_wait_co(&lane->posted);
+        if (lane->posted_ns != 0)
+            histogram_add(&thread->latency_ns, rt_now_ns() - lane->posted_ns);
+        if (!list_over(thread, status))
+            break;
+        lane->posted_ns = ++count % SAMPLE_EVERY == 0 ? rt_now_ns() : 0;
+        post_next(lane);
+    }
+    for (unsigned i = 0; i < depth; i++) {
+        enum pando_status status = fabric_wait_co(&thread->lanes[i].posted);
+        (void)status;
+    }
+    rt_countdown_done(&thread->lanes_left);
 }
 
 static void lane_main_co(void *arg)
@@ -144,22 +193,23 @@ static void window_over(struct rt_timer *timer)
 static void fabric_round_co(struct thread *thread, uint64_t duration_ns)
 {
     const struct bench_spec *spec = thread->run->spec;
-    unsigned spawned = 0;
+    unsigned spawned = 0, tasks = spec->one_task ? 1 : spec->depth;
 
     thread->stop = false;
     thread->operations = 0;
-    rt_countdown_init(&thread->lanes_left, spec->depth);
+    rt_countdown_init(&thread->lanes_left, tasks);
     uint64_t begin_ns = rt_now_ns();
     thread->round_end_ns = begin_ns + duration_ns;
     bench_windows_start(&thread->windows, begin_ns);
     rt_timer_arm(&thread->timer, begin_ns + BENCH_WINDOW_NS);
-    while (spawned < spec->depth &&
-           rt_spawn(rt_loop_self(), lane_main_co, &thread->lanes[spawned]) == PANDO_OK)
+    while (spawned < tasks && (spec->one_task ? rt_spawn(rt_loop_self(), one_task_main_co, thread)
+                                              : rt_spawn(rt_loop_self(), lane_main_co,
+                                                         &thread->lanes[spawned])) == PANDO_OK)
         spawned++;
-    if (spawned < spec->depth) {
+    if (spawned < tasks) {
         thread->status = PANDO_NO_MEMORY;
         thread->stop = true;
-        for (unsigned i = spawned; i < spec->depth; i++)
+        for (unsigned i = spawned; i < tasks; i++)
             rt_countdown_done(&thread->lanes_left);
     }
     rt_countdown_wait_co(&thread->lanes_left);

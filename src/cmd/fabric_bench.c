@@ -15,6 +15,7 @@ struct settings {
     struct cmd_pool pool;
     const char *op, *seconds, *json;
     uint64_t size, list, depth, threads, span;
+    bool one_task;
     bool raw, runtime, force;
 };
 
@@ -40,6 +41,10 @@ static const struct config_option options[] = {
      .help = "Lists in flight per thread.",
      .default_text = "64",
      CONFIG_U64_INTO(struct settings, depth)},
+    {.name = "one-task",
+     .help = "One task posts all of a thread's lists, instead of a task for each.",
+     .default_text = "false",
+     CONFIG_BOOL_INTO(struct settings, one_task)},
     {.name = "threads",
      .metavar = "N",
      .help = "Threads (of every compute node, if simulated).",
@@ -202,6 +207,8 @@ static void print_result(struct bench *bench, const struct op_name *op,
     fprintf(bench->out, "%s%-5s %u B", simulated ? "simulated " : "", op->title, spec->size);
     if (spec->list > 1)
         fprintf(bench->out, ", lists of %u", spec->list);
+    if (spec->one_task)
+        fprintf(bench->out, ", one task");
     fprintf(bench->out, ", depth %u, %u thread%s: %s, p50 %.2f us, p99 %.2f us", spec->depth,
             spec->threads, spec->threads == 1 ? "" : "s", rate, micros(&result->latency_ns, 0.5),
             micros(&result->latency_ns, 0.99));
@@ -298,6 +305,7 @@ static bool measure_op(struct bench *bench, const struct op_name *op)
         .list = (unsigned)settings->list,
         .depth = (unsigned)settings->depth,
         .threads = (unsigned)settings->threads,
+        .one_task = settings->one_task,
         .duration_ns = bench->duration_ns,
         .rounds = env_simulated(bench->env) ? 1 : rounds_of(bench->duration_ns),
         .span_bytes = settings->span,

@@ -25,7 +25,7 @@ enum {
     EVENTS_PER_WAIT = 64,
     SLEEP_MS_MAX = 60000,
     TURNS_PER_YIELD = 64, /* without progress: let another process have the core */
-    TURNS_PER_EPOLL = 32, /* with progress: how often the descriptors are looked at */
+    TURNS_PER_EPOLL = 16, /* when busy: how often the descriptors are looked at */
 };
 
 struct real_loop {
@@ -360,7 +360,9 @@ void rt_loop_run(struct rt_loop *base)
         progress |= call_pollers(loop);
         loop->turn_ns = real_now_ns(NULL);
         progress |= fire_timers(loop);
-        if (!progress || turn++ % TURNS_PER_EPOLL == 0)
+        /* Pollers look at what is busy by themselves; the descriptors then can wait a little. */
+        bool busy = progress || !list_empty(&loop->pollers);
+        if (turn++ % (busy ? TURNS_PER_EPOLL : 1) == 0)
             progress |= look_at_descriptors(loop, 0);
         if (progress || base->runnable > 0) {
             loop->progress_ns = loop->turn_ns;

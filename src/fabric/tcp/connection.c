@@ -298,6 +298,8 @@ static void prefetch_lists(struct connection *connection)
         const uint8_t *target = window_at(window, offset, 64);
         if (target != NULL)
             __builtin_prefetch(target);
+        /* gcc 12 takes a function that only prefetches for one without effect, and drops the call. */
+        __asm__ volatile("");
         if (bytes < WIRE_LIST_HEADER + WIRE_OP || bytes > left)
             return;
         at += bytes;
@@ -309,15 +311,19 @@ static void prefetch_lists(struct connection *connection)
 static bool process(struct connection *connection)
 {
     enum outcome outcome = GO_ON;
-    unsigned taken = 0;
+    unsigned until_prefetch = 0;
     while (outcome == GO_ON && connection->state != CONNECTION_ADMIT &&
            bytes_used(&connection->in) > 0) {
-        if (connection->lists_left == 0)
+        if (connection->lists_left == 0) {
             outcome = take_frame(connection);
-        else if (taken++ % PREFETCH_LISTS == 0)
+            until_prefetch = 0;
+            continue;
+        }
+        if (until_prefetch-- == 0) {
             prefetch_lists(connection);
-        if (outcome == GO_ON && connection->lists_left > 0)
-            outcome = take_list(connection);
+            until_prefetch = PREFETCH_LISTS - 1;
+        }
+        outcome = take_list(connection);
     }
     if (outcome == REFUSE)
         connection_close(connection, "it does not speak the protocol");
