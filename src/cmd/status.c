@@ -1,11 +1,13 @@
 /*
- * status.c - `pando status`: the memory nodes of a pool, and whether they can be reached.
+ * status.c - `pando status`: the memory nodes of a pool, whether they can be reached, and what is in
+ * the pool.
  */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd/cmd.h"
+#include "cmd/status_pool.h"
 
 enum { PROBES = 200, PROBE_BYTES = 64 };
 
@@ -24,8 +26,10 @@ static const struct config_option options[] = {
 
 static const struct config_command command = {
     .name = "status",
-    .summary = "Shows the memory nodes of a pool: where they are, whether they can be reached, how "
-               "large they are and how long a READ takes. Exits with 1 if one cannot be reached.",
+    .summary =
+        "Shows the memory nodes of a pool: where they are, whether they can be reached, how "
+        "large they are and how long a READ takes; and what is in the pool: memory, members, "
+        "tables. Exits with 1 if a node cannot be reached.",
     .example = "pando status --pool tcp:127.0.0.1:7000 --secret-file pando.secret",
     .options = options,
     .option_count = sizeof(options) / sizeof(options[0]),
@@ -41,6 +45,7 @@ struct status {
     struct env *env;
     unsigned nodes;
     struct node_status *node;
+    struct pool_view view; /* if all nodes can be reached */
 };
 
 /* ---- finding out ----------------------------------------------------------------------------- */
@@ -83,8 +88,13 @@ static void status_main_co(void *context, const struct env_place *place)
     struct status *status = context;
     if (place->compute_node != 0)
         return;
-    for (unsigned i = 0; i < status->nodes; i++)
+    bool all = true;
+    for (unsigned i = 0; i < status->nodes; i++) {
         node_status_co(place->fabric, i, &status->node[i]);
+        all = all && status->node[i].status == PANDO_OK;
+    }
+    if (all)
+        pool_view_co(&status->view, place->fabric, status->nodes);
 }
 
 /* ---- saying it ------------------------------------------------------------------------------- */
@@ -143,6 +153,8 @@ static bool write_json(const struct status *status, const struct settings *setti
     for (unsigned i = 0; i < status->nodes; i++)
         json_node(&json, status, i);
     json_end_array(&json);
+    if (status->view.stats != NULL && status->view.status == PANDO_OK)
+        pool_view_json(&status->view, &json);
     json_end_object(&json);
     bool written = cmd_write_json("status", &json, settings->json);
     json_fini(&json);
@@ -160,9 +172,14 @@ static int report(const struct status *status, const struct settings *settings)
             status->nodes);
     for (unsigned i = 0; i < status->nodes; i++)
         print_node(status, i, out);
+    bool inside = reached == status->nodes && status->view.status == PANDO_OK;
+    if (inside)
+        pool_view_print(&status->view, out);
+    else if (reached == status->nodes)
+        cmd_error("status", "%s", status->view.error);
     if (!write_json(status, settings))
         return EXIT_FAILED;
-    return reached == status->nodes ? EXIT_OK : EXIT_FAILED;
+    return inside ? EXIT_OK : EXIT_FAILED;
 }
 
 static int status_of(struct env *env, const struct settings *settings)
@@ -180,6 +197,7 @@ static int status_of(struct env *env, const struct settings *settings)
         result = report(&status, settings);
     else
         cmd_error("status", "cannot run: %s", pando_status_text(ran));
+    pool_view_free(&status.view);
     free(status.node);
     return result;
 }

@@ -120,6 +120,8 @@ static const struct option sim_options[] = {
      URI_SIM_THREADS_MAX},
     {"size", "64M", OPTION_SIZE, offsetof(struct uri, size_bytes), 0},
     {"seed", "1", OPTION_U64, offsetof(struct uri, sim.seed), 0},
+    {"onchip", "1", OPTION_BOOL, offsetof(struct uri, sim.onchip), 0},
+    {"embedded", "1", OPTION_BOOL, offsetof(struct uri, sim.embedded), 0},
     {"shuffle", "1", OPTION_BOOL, offsetof(struct uri, sim.shuffle), 0},
     {"tear", "0.1", OPTION_CHANCE, offsetof(struct uri, sim.tear), 0},
     {"spread", "0.1", OPTION_CHANCE, offsetof(struct uri, sim.spread), 0},
@@ -213,7 +215,7 @@ static enum pando_status parse_option(struct parser *parser, const char *item, s
     }
     return fail(parser,
                 "'%.*s': no such option; there are nic, compute, memory, memory-threads, size, "
-                "seed, shuffle, tear, spread, delay, late-cpu, race",
+                "seed, onchip, embedded, shuffle, tear, spread, delay, late-cpu, race",
                 (int)(name_size < VALUE_MAX ? name_size : VALUE_MAX), item);
 }
 
@@ -226,7 +228,7 @@ static enum pando_status parse_sim(struct parser *parser, const char *rest)
 
     uri->memory = 1;
     uri->size_bytes = 64 << 20;
-    uri->sim = (struct uri_sim){.nic = "cx5", .seed = 1, .memory_threads = 2};
+    uri->sim = (struct uri_sim){.nic = "cx5", .seed = 1, .memory_threads = 2, .onchip = true};
     if (*rest == '\0')
         return PANDO_OK;
     while (status == PANDO_OK && next_item(&rest, &item, &size))

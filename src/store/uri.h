@@ -10,6 +10,9 @@
  *       memory-threads=N     loops of each memory node, which serve calls
  *       size=SIZE            of each memory node's window
  *       seed=N               of everything random
+ *       onchip=0|1           whether lock words lie in on-chip memory (1) or are as slow as host
+ *                            memory
+ *       embedded=0|1         with onchip=0: as slow as words inside the nodes that others read
  *       shuffle=0|1          choose among runnable tasks at random
  *       tear, spread, delay, late-cpu, race = 0 .. 1
  *                            chances that the adversary uses a freedom of the memory model
@@ -34,6 +37,7 @@ struct uri_sim {
     char nic[8];
     uint64_t seed;
     unsigned memory_threads;
+    bool onchip, embedded;
     bool shuffle;
     double tear, spread, delay, late_cpu, race;
 };

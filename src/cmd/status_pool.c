@@ -1,0 +1,154 @@
+#include "cmd/status_pool.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/parse.h"
+
+static const char *const state_names[] = {"free", "joining", "alive", "being recovered"};
+
+/* ---- looking --------------------------------------------------------------------------------- */
+
+static enum pando_status look_co(struct pool_view *view, struct pool_session *session)
+{
+    enum pando_status status =
+        pool_members_co(session, view->members, POOL_MEMBERS, &view->member_count);
+    if (status == PANDO_OK)
+        status = pool_table_list_co(session, view->tables, &view->table_count);
+    for (unsigned node = 0; node < view->nodes && status == PANDO_OK; node++)
+        status = pool_node_stats_co(session, (uint16_t)node, &view->stats[node]);
+    return status;
+}
+
+void pool_view_co(struct pool_view *view, struct fabric *fabric, unsigned nodes)
+{
+    struct pool_options options = {.memory_nodes = (uint16_t)nodes, .name = "pando status"};
+    struct pool *pool;
+    struct pool_session *session;
+
+    *view = (struct pool_view){.status = PANDO_NO_MEMORY, .nodes = nodes};
+    snprintf(view->error, sizeof(view->error), "out of memory");
+    view->stats = calloc(nodes, sizeof(*view->stats));
+    view->members = calloc(POOL_MEMBERS, sizeof(*view->members));
+    view->tables = calloc(POOL_TABLES, sizeof(*view->tables));
+    if (view->stats == NULL || view->members == NULL || view->tables == NULL)
+        return;
+    view->status = pool_join_co(fabric, &options, &pool, view->error, sizeof(view->error));
+    if (view->status != PANDO_OK)
+        return;
+    view->id = pool_id(pool);
+    view->self = pool_identity(pool);
+    view->status = pool_session_open_co(pool, &session);
+    if (view->status == PANDO_OK) {
+        view->status = look_co(view, session);
+        pool_session_close_co(session);
+    }
+    if (view->status != PANDO_OK)
+        snprintf(view->error, sizeof(view->error), "cannot look into the pool: %s",
+                 pando_status_text(view->status));
+    pool_leave_co(pool);
+}
+
+void pool_view_free(struct pool_view *view)
+{
+    free(view->stats);
+    free(view->members);
+    free(view->tables);
+}
+
+/* ---- saying it ------------------------------------------------------------------------------- */
+
+static const char *state_name(enum pool_member_state state)
+{
+    return (unsigned)state < 4 ? state_names[state] : "damaged";
+}
+
+static void print_node(const struct pool_node_stats *stats, unsigned node, FILE *out)
+{
+    char used[FORMAT_SIZE_MAX], all[FORMAT_SIZE_MAX], spare[FORMAT_SIZE_MAX];
+    fprintf(
+        out,
+        "memory %-3u %s of %s given out, %s of that free again; %" PRIu64 " grants, %" PRIu64
+        " returns, %" PRIu64 " sweeps, %" PRIu64 " refused, started %" PRIu64 " times\n",
+        node,
+        format_size(used, sizeof(used), (stats->chunks - stats->chunks_free) * POOL_CHUNK_BYTES),
+        format_size(all, sizeof(all), stats->chunks * POOL_CHUNK_BYTES),
+        format_size(spare, sizeof(spare), stats->blocks_free_bytes), stats->grants, stats->returns,
+        stats->sweeps, stats->refusals, stats->starts);
+}
+
+void pool_view_print(const struct pool_view *view, FILE *out)
+{
+    fprintf(out, "id       %016" PRIx64 "\n", view->id);
+    for (unsigned i = 0; i < view->nodes; i++)
+        print_node(&view->stats[i], i, out);
+    for (unsigned i = 0; i < view->member_count; i++) {
+        const struct pool_member *member = &view->members[i];
+        fprintf(out, "member %-3u %s, incarnation %u%s%s%s\n", member->member,
+                state_name(member->beat.state), member->beat.incarnation,
+                member->record.name[0] == '\0' ? "" : ", ", member->record.name,
+                member->member == view->self.member ? " (this command)" : "");
+    }
+    for (unsigned i = 0; i < view->table_count; i++) {
+        const struct pool_entry *table = &view->tables[i];
+        fprintf(out, "table    %s: engine %s, keys to %u B, values inline to %u B\n", table->name,
+                table->engine, table->key_max, table->value_inline);
+    }
+    if (view->table_count == 0)
+        fprintf(out, "table    none\n");
+}
+
+static void field_u64(struct json *json, const char *key, uint64_t value)
+{
+    json_key(json, key);
+    json_u64(json, value);
+}
+
+static void field_text(struct json *json, const char *key, const char *value)
+{
+    json_key(json, key);
+    json_string(json, value);
+}
+
+void pool_view_json(const struct pool_view *view, struct json *json)
+{
+    json_key(json, "memory");
+    json_begin_array(json);
+    for (unsigned i = 0; i < view->nodes; i++) {
+        const struct pool_node_stats *stats = &view->stats[i];
+        json_begin_object(json);
+        field_u64(json, "chunks", stats->chunks);
+        field_u64(json, "chunks_free", stats->chunks_free);
+        field_u64(json, "free_block_bytes", stats->blocks_free_bytes);
+        field_u64(json, "grants", stats->grants);
+        field_u64(json, "returns", stats->returns);
+        field_u64(json, "sweeps", stats->sweeps);
+        field_u64(json, "refusals", stats->refusals);
+        field_u64(json, "starts", stats->starts);
+        json_end_object(json);
+    }
+    json_end_array(json);
+    json_key(json, "members");
+    json_begin_array(json);
+    for (unsigned i = 0; i < view->member_count; i++) {
+        json_begin_object(json);
+        field_u64(json, "member", view->members[i].member);
+        field_u64(json, "incarnation", view->members[i].beat.incarnation);
+        field_text(json, "state", state_name(view->members[i].beat.state));
+        field_text(json, "name", view->members[i].record.name);
+        json_end_object(json);
+    }
+    json_end_array(json);
+    json_key(json, "tables");
+    json_begin_array(json);
+    for (unsigned i = 0; i < view->table_count; i++) {
+        json_begin_object(json);
+        field_text(json, "name", view->tables[i].name);
+        field_text(json, "engine", view->tables[i].engine);
+        field_u64(json, "key_max", view->tables[i].key_max);
+        field_u64(json, "value_inline", view->tables[i].value_inline);
+        json_end_object(json);
+    }
+    json_end_array(json);
+}

@@ -1,0 +1,309 @@
+/*
+ * The pool without an adversary: joining, tables, memory until there is none, what a restarted memory node
+ * finds again, and pools that do not belong together.
+ */
+#include "base/log.h"
+#include "fabric/sim/fabric_sim.h"
+#include "lib/check.h"
+#include "pool/block_fmt.h"
+#include "pool/intent.h"
+#include "pool/memnode.h"
+#include "pool/pool.h"
+
+enum { NODES_MAX = 2, BLOCK_BYTES = 4096 };
+
+static const uint64_t LEASE_NS = 2 * RT_NS_PER_MS;
+
+struct world {
+    struct fabric_sim *net;
+    struct fabric *memory[NODES_MAX];
+    struct memnode *memnodes[NODES_MAX];
+    struct fabric *clients[2];
+    unsigned nodes;
+    int done;
+};
+
+static struct world world;
+
+static void memnode_start(unsigned i)
+{
+    static uint64_t seed = 100; /* a window that is formatted again becomes another pool */
+    char error[256];
+    struct memnode_options options = {.grace_ns = LEASE_NS, .seed = seed++};
+    CHECK_OK(memnode_open(world.memory[i], &options, &world.memnodes[i], error, sizeof(error)));
+}
+
+static void build(unsigned nodes)
+{
+    struct fabric_sim_options options = {.seed = 5, .model = sim_nic_model("cx5")};
+    world = (struct world){.net = fabric_sim_create(&options), .nodes = nodes};
+    for (unsigned i = 0; i < nodes; i++) {
+        struct fabric_sim_node_options node = {.node = (uint16_t)i,
+                                               .target = FABRIC_MEMORY,
+                                               .host_bytes = 42 << 20,
+                                               .device_bytes = MEMNODE_DEVICE_BYTES,
+                                               .threads = 1};
+        CHECK_OK(fabric_sim_add(world.net, &node, &world.memory[i]));
+        memnode_start(i);
+    }
+    for (uint16_t i = 0; i < 2; i++) {
+        struct fabric_sim_node_options node = {.node = (uint16_t)(0x8000 + i),
+                                               .target = FABRIC_COMPUTE,
+                                               .host_bytes = 1 << 20,
+                                               .threads = 1};
+        CHECK_OK(fabric_sim_add(world.net, &node, &world.clients[i]));
+    }
+}
+
+static void run(rt_fn main)
+{
+    CHECK_OK(rt_spawn(fabric_sim_loop(world.clients[0], 0), main, world.clients[0]));
+    CHECK(sim_run(fabric_sim_world(world.net), 60 * RT_NS_PER_S) == SIM_QUIET);
+    CHECK(sim_live_tasks(fabric_sim_world(world.net)) == 0);
+    CHECK(world.done == 1);
+    fabric_sim_destroy(world.net);
+    for (unsigned i = 0; i < world.nodes; i++)
+        memnode_close(world.memnodes[i]);
+}
+
+static struct pool *join_co(struct fabric *fabric, struct pool_session **session)
+{
+    struct pool_options options = {
+        .memory_nodes = (uint16_t)world.nodes, .name = "test", .lease_ns = LEASE_NS};
+    struct pool *pool;
+    char error[256];
+    CHECK_OK(pool_join_co(fabric, &options, &pool, error, sizeof(error)));
+    CHECK_OK(pool_session_open_co(pool, session));
+    return pool;
+}
+
+static void leave_co(struct pool *pool, struct pool_session *session)
+{
+    pool_session_close_co(session);
+    pool_leave_co(pool);
+}
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static void tables_task(void *arg)
+{
+    struct pool_session *session;
+    struct pool *pool = join_co(arg, &session);
+    struct pool_table_options options = {.name = "a", .engine = "none", .key_max = 8, .root = 77};
+    struct pool_entry entry;
+    static struct pool_entry all[POOL_TABLES];
+    char name[16];
+    unsigned slot, count;
+    uint64_t found;
+
+    CHECK_OK(pool_table_create_co(session, &options, &slot, &entry));
+    uint64_t first_id = entry.table;
+    CHECK_STATUS(pool_table_create_co(session, &options, &slot, &entry), PANDO_EXISTS);
+    CHECK_OK(pool_table_open_co(session, "a", &slot, &entry));
+    CHECK(entry.root == 77 && entry.key_max == 8 && strcmp(entry.engine, "none") == 0);
+    CHECK_OK(pool_root_swap_co(session, slot, 77, 78, &found));
+    CHECK_STATUS(pool_root_swap_co(session, slot, 77, 79, &found), PANDO_STALE);
+    CHECK_EQ_U64(found, 78);
+    CHECK_STATUS(pool_table_open_co(session, "b", &slot, &entry), PANDO_NOT_FOUND);
+    CHECK_OK(pool_table_drop_co(session, "a"));
+    CHECK_STATUS(pool_table_drop_co(session, "a"), PANDO_NOT_FOUND);
+
+    options.name = "";
+    CHECK_STATUS(pool_table_create_co(session, &options, &slot, &entry), PANDO_INVALID);
+    for (int i = 0; i < POOL_TABLES; i++) {
+        snprintf(name, sizeof(name), "t%d", i);
+        options.name = name;
+        CHECK_OK(pool_table_create_co(session, &options, &slot, &entry));
+        CHECK(entry.table > first_id); /* an id is never used twice */
+    }
+    options.name = "one more";
+    CHECK_STATUS(pool_table_create_co(session, &options, &slot, &entry), PANDO_FULL);
+    CHECK_OK(pool_table_list_co(session, all, &count));
+    CHECK(count == POOL_TABLES);
+    leave_co(pool, session);
+    world.done++;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static uint64_t used_bytes_co(struct pool_session *session)
+{
+    uint64_t used = 0;
+    for (uint16_t node = 0; node < world.nodes; node++) {
+        struct pool_node_stats stats;
+        CHECK_OK(pool_node_stats_co(session, node, &stats));
+        used += (stats.chunks - stats.chunks_free) * POOL_CHUNK_BYTES - stats.blocks_free_bytes;
+    }
+    return used;
+}
+
+static void memory_task(void *arg)
+{
+    struct pool_session *session;
+    struct pool *pool = join_co(arg, &session);
+    enum { MOST = (2 * 42 << 20) / BLOCK_BYTES };
+    struct pool_block *blocks = calloc(MOST, sizeof(*blocks));
+    struct pool_block again;
+    unsigned count = 0;
+    enum pando_status status;
+
+    CHECK_STATUS(pool_alloc_co(session, 0, 100, &again), PANDO_INVALID);
+    CHECK_STATUS(pool_alloc_co(session, 9, 128, &again), PANDO_RANGE);
+    while ((status = pool_alloc_co(session, POOL_ANY_NODE, BLOCK_BYTES, &blocks[count])) ==
+           PANDO_OK)
+        count++;
+    CHECK_STATUS(status, PANDO_FULL);
+    CHECK(count == 2 * 5 * POOL_CHUNK_BYTES / BLOCK_BYTES);
+    CHECK_STATUS(pool_alloc_co(session, 0, 64, &again), PANDO_FULL);
+
+    /* What is freed comes back after the grace period and not before, with a higher version. */
+    blocks[7].version += 3;
+    CHECK_OK(pool_free_co(session, &blocks[7], BLOCK_BYTES, false));
+    CHECK_STATUS(pool_alloc_co(session, POOL_ANY_NODE, BLOCK_BYTES, &again), PANDO_FULL);
+    rt_sleep_co(pool_grace_ns(pool) + 1);
+    CHECK_OK(pool_alloc_co(session, POOL_ANY_NODE, BLOCK_BYTES, &again));
+    CHECK(again.address == blocks[7].address && again.version == blocks[7].version);
+
+    /* All of it freed: whole chunks are free again, for blocks of any size. */
+    for (unsigned i = 0; i < count; i++)
+        CHECK_OK(pool_free_co(session, &blocks[i], BLOCK_BYTES, false));
+    rt_sleep_co(pool_grace_ns(pool) + 1);
+    CHECK_OK(pool_alloc_co(session, POOL_ANY_NODE, BLOCK_BYTES, &again));
+    CHECK(used_bytes_co(session) < (uint64_t)count * BLOCK_BYTES / 2);
+    free(blocks);
+    leave_co(pool, session);
+
+    pool = join_co(arg, &session);
+    CHECK(used_bytes_co(session) == 0); /* who leaves takes nothing along */
+    leave_co(pool, session);
+    world.done++;
+}
+
+/* ---- restarts -------------------------------------------------------------------------------- */
+
+/* A list is cut off after its intent by the death of the memory node: the restarted node finishes what
+ * the intent says before anybody reads it (R16), and forgets nothing else. */
+static void restart_task(void *arg)
+{
+    struct pool_session *session;
+    struct pool *pool = join_co(arg, &session);
+    struct pool_block block;
+    struct pool_lock lock;
+    struct pool_entry entry;
+    struct pool_node_stats before, after;
+    struct intent_builder builder;
+    struct pool_table_options options = {.name = "kept", .engine = "none", .root = 5};
+    uint64_t old_words[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    uint64_t new_words[8] = {11, 12, 13, 14, 15, 16, 17, 18}, seen[8];
+    uint8_t *buffer = aligned_alloc(8, POOL_INTENT_BYTES);
+    fabric_address slot;
+    unsigned table;
+    char error[256];
+
+    CHECK_OK(pool_table_create_co(session, &options, &table, &entry));
+    CHECK_OK(pool_alloc_co(session, 0, BLOCK_BYTES, &block));
+    CHECK_OK(pool_lock_co(session, pool_lock_for(pool, block.address), &lock));
+    CHECK_OK(pool_intent_take_co(session, 0, &slot));
+    uint64_t at = fabric_address_offset(block.address) + 64;
+    struct fabric_op write = fabric_write(at, old_words, sizeof(old_words));
+    CHECK_OK(pool_submit_co(session, 0, &write, 1));
+    intent_begin(&builder, buffer, POOL_INTENT_BYTES,
+                 (struct intent_lock){lock.address, lock.word});
+    intent_add_image(&builder, block.address + 64, slice_of(new_words, sizeof(new_words)));
+    struct fabric_op intent = fabric_write(fabric_address_offset(slot), buffer,
+                                           (uint32_t)intent_finish(&builder, pool_id(pool), slot));
+    CHECK_OK(pool_submit_co(session, 0, &intent, 1));
+    CHECK_OK(pool_node_stats_co(session, 0, &before));
+
+    struct memnode *dead = world.memnodes[0];
+    fabric_sim_kill(world.memory[0]);
+    rt_sleep_co(RT_NS_PER_MS / 2);
+    CHECK_OK(fabric_sim_restart(world.memory[0], true, &world.memory[0]));
+    memnode_close(dead);
+    memnode_start(0);
+    CHECK_STATUS(pool_submit_co(session, 0, &intent, 0), PANDO_INVALID);
+    struct fabric_op read = fabric_read(at, seen, sizeof(seen));
+    CHECK_OK(pool_submit_co(session, 0, &read, 1));
+    CHECK(memcmp(seen, new_words, sizeof(seen)) == 0);
+    bool applied;
+    CHECK_OK(pool_resolve_co(session, &lock, &applied));
+    CHECK(!applied); /* the lock is still ours */
+    CHECK_OK(pool_unlock_co(session, &lock));
+    CHECK_OK(pool_table_open_co(session, "kept", &table, &entry));
+    CHECK_OK(pool_node_stats_co(session, 0, &after));
+    CHECK(after.chunks_free == before.chunks_free && after.starts == before.starts + 1);
+    free(buffer);
+    leave_co(pool, session);
+
+    /* Empty again: no pool that a client of the old one could go on with. */
+    fabric_sim_kill(world.memory[0]);
+    struct fabric *empty;
+    CHECK_OK(fabric_sim_restart(world.memory[0], false, &empty));
+    world.memory[0] = empty;
+    memnode_close(world.memnodes[0]);
+    memnode_start(0);
+    struct pool_options join = {.memory_nodes = 2, .lease_ns = LEASE_NS};
+    CHECK_STATUS(pool_join_co(arg, &join, &pool, error, sizeof(error)), PANDO_INVALID);
+    CHECK(strstr(error, "belongs to another pool") != NULL);
+    world.done++;
+}
+
+/* ---- joining --------------------------------------------------------------------------------- */
+
+static void joining_task(void *arg)
+{
+    struct pool_session *session, *other_session;
+    struct pool *pool = join_co(arg, &session), *other;
+    struct pool_options options = {.memory_nodes = 1, .lease_ns = LEASE_NS};
+    static struct pool_member members[POOL_MEMBERS];
+    unsigned count;
+    uint64_t version;
+    char error[256];
+
+    CHECK_STATUS(pool_join_co(world.clients[1], &options, &other, error, sizeof(error)),
+                 PANDO_INVALID);
+    CHECK(strstr(error, "name them all") != NULL);
+    struct fabric_identity first = pool_identity(pool);
+    leave_co(pool, session);
+    pool = join_co(arg, &session);
+    CHECK(pool_identity(pool).member == first.member);
+    CHECK(pool_identity(pool).incarnation == first.incarnation + 1);
+
+    /* Declared dead by another, it finds out and does nothing any more. */
+    other = join_co(world.clients[1], &other_session);
+    CHECK_OK(pool_members_co(other_session, members, POOL_MEMBERS, &count));
+    CHECK(count == 2);
+    CHECK_OK(pool_recover_co(other_session, pool_identity(pool)));
+    CHECK_STATUS(pool_recover_co(other_session, pool_identity(pool)), PANDO_NOT_FOUND);
+    CHECK_STATUS(pool_root_read_co(session, 0, &version), PANDO_FENCED);
+    CHECK(pool_fenced(pool) && !pool_lease_valid(pool));
+    leave_co(pool, session);
+    CHECK_OK(pool_members_co(other_session, members, POOL_MEMBERS, &count));
+    CHECK(count == 1);
+    leave_co(other, other_session);
+
+    /* Another format. */
+    uint64_t at = fabric_window_first(world.memory[1]) + 8;
+    CHECK_OK(fabric_self_read(world.memory[1], at, &version, 8));
+    version++;
+    CHECK_OK(fabric_self_write(world.memory[1], at, &version, 8));
+    options.memory_nodes = 2;
+    CHECK_STATUS(pool_join_co(arg, &options, &pool, error, sizeof(error)), PANDO_VERSION);
+    struct memnode *none;
+    struct memnode_options memnode = {0};
+    CHECK_STATUS(memnode_open(world.memory[1], &memnode, &none, error, sizeof(error)),
+                 PANDO_VERSION);
+    CHECK(strstr(error, "format version 2") != NULL);
+    world.done++;
+}
+
+int main(void)
+{
+    rt_fn tasks[] = {tables_task, memory_task, restart_task, joining_task};
+    log_set_level(LOG_LEVEL_ERROR);
+    for (size_t i = 0; i < sizeof(tasks) / sizeof(tasks[0]); i++) {
+        build(2);
+        run(tasks[i]);
+    }
+    return 0;
+}
