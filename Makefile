@@ -1,5 +1,5 @@
 # The two commands of the README are `make run` and `make test`; each does all its own set-up.
-.PHONY: all run test test-all clean deps deps-test format tidy
+.PHONY: all run test test-all check-long clean deps deps-test format tidy
 
 all: deps build/build.ninja
 	@cmake --build build
@@ -21,6 +21,10 @@ test: deps-test
 
 test-all: deps-test
 	@scripts/test --all
+
+# Many more seeds than the tests take time for.
+check-long: all
+	@build/pando check --engine sherman --seeds 1..20000 --faults all
 
 format:
 	@git ls-files '*.c' '*.h' | xargs clang-format -i
