@@ -24,7 +24,7 @@ static void test_table(void)
 
 static void test_dist_names(void)
 {
-    static const char *const wrong[] = {"",        "zipf",     "zipf:",   "zipf:x", "zipf:-1",
+    static const char *const wrong[] = {"",        "zipf",      "zipf:",   "zipf:x", "zipf:-1",
                                         "zipf:99", "zipf:1.2.", "Uniform", "latest "};
     struct workload_dist dist = {.theta = 7};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
@@ -155,8 +155,8 @@ static void test_once(const char *name, uint64_t records, uint64_t per_client)
             total++;
         }
     }
-    CHECK_EQ_U64(total, workload->fill || strcmp(name, "delete") == 0 ? records
-                                                                     : CLIENTS * per_client);
+    CHECK_EQ_U64(total,
+                 workload->fill || strcmp(name, "delete") == 0 ? records : CLIENTS * per_client);
     free(seen);
 }
 
