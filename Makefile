@@ -2,7 +2,7 @@
 .PHONY: all run test test-all check-long clean deps deps-test format tidy
 
 all: deps build/build.ninja
-	@cmake --build build
+	@cmake --build build --target pando
 
 build/build.ninja:
 	@cmake --preset release >/dev/null

@@ -254,9 +254,9 @@ static void clear_bar(const struct check *check)
 static void draw_bar(const struct check *check)
 {
     char bar[BAR_WIDTH + 1];
-    unsigned filled = (unsigned)(check->done * BAR_WIDTH / check->seeds);
-    if (!check->progress)
+    if (!check->progress || check->seeds == 0)
         return;
+    unsigned filled = (unsigned)(check->done * BAR_WIDTH / check->seeds);
     memset(bar, '.', BAR_WIDTH);
     memset(bar, '#', filled);
     bar[BAR_WIDTH] = '\0';

@@ -192,7 +192,6 @@ static void test_malicious_sizes(const struct shape *shape)
     const uint32_t offset = world.layout.node_bytes - 24;
     const uint64_t hole = leaf_cleared_word(&world.layout, &header, offset - header.cell_bytes);
     static const uint64_t sizes[] = {
-        0, /* no key */
         9,
         0x400,
         0xffff,                /* a key longer than its cell */

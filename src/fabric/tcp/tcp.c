@@ -114,10 +114,11 @@ enum pando_status fabric_tcp_open(const struct fabric_tcp_options *options, stru
         secret_load(&fabric->secret, options->secret_file, error, error_bytes);
     if (status == PANDO_OK)
         status = open_tls(fabric, options, error, error_bytes);
-    if (status == PANDO_OK)
-        status = open_window(fabric, options, error, error_bytes);
+    /* The port before the window: a port in use leaves no new file behind. */
     if (status == PANDO_OK && options->listen != NULL)
         status = server_create(fabric, options->listen, options->threads, error, error_bytes);
+    if (status == PANDO_OK)
+        status = open_window(fabric, options, error, error_bytes);
     if (status != PANDO_OK) {
         tcp_close(&fabric->base);
         return status;
