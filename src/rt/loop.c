@@ -61,6 +61,11 @@ static uint64_t real_now_ns(struct rt_loop *loop)
     return (uint64_t)now.tv_sec * RT_NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
+static uint64_t real_coarse_ns(struct rt_loop *loop)
+{
+    return real(loop)->turn_ns;
+}
+
 static uint64_t real_random(struct rt_loop *loop)
 {
     return prng_next(&real(loop)->prng);
@@ -109,6 +114,7 @@ static void real_race_point(struct rt_loop *loop)
 
 static const struct rt_driver real_driver = {
     .now_ns = real_now_ns,
+    .coarse_ns = real_coarse_ns,
     .random = real_random,
     .ready = real_ready,
     .post = real_post,

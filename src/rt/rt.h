@@ -111,6 +111,9 @@ void rt_loop_post(struct rt_loop *loop, struct rt_message *message);
 /* A monotonic clock: the machine's, or the simulated node's own, which may drift. */
 uint64_t rt_now_ns(void);
 
+/* The same clock, up to a turn of the loop old: for limits that are coarse themselves. */
+uint64_t rt_coarse_ns(void);
+
 /* 64 random bits; not for secrets. */
 uint64_t rt_random(void);
 

@@ -215,6 +215,11 @@ uint64_t rt_now_ns(void)
     return rt_current_loop->driver->now_ns(rt_current_loop);
 }
 
+uint64_t rt_coarse_ns(void)
+{
+    return rt_current_loop->driver->coarse_ns(rt_current_loop);
+}
+
 uint64_t rt_random(void)
 {
     return rt_current_loop->driver->random(rt_current_loop);

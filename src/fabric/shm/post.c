@@ -11,7 +11,7 @@
 enum {
     AT_ONCE_MAX = 16, /* then the loop gets a turn: timers and descriptors want to be looked at */
     LINE_BYTES = 64,
-    LONG_BYTES = 512, /* a list of so many bytes needs no help */
+    LONG_BYTES = 2048, /* a list of so many bytes needs no help */
     PREFETCH_LINES_MAX = LONG_BYTES / LINE_BYTES + 1,
 };
 

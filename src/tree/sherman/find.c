@@ -46,7 +46,7 @@ enum pando_status sherman_read_co(struct sherman *self, fabric_address address, 
     for (int i = 0; i < REREADS_MAX; i++) {
         struct fabric_op read =
             fabric_read(fabric_address_offset(address), bytes, table->layout.node_bytes);
-        uint64_t posted_ns = rt_now_ns();
+        uint64_t posted_ns = rt_coarse_ns(); /* not later than the truth */
         enum pando_status status =
             pool_submit_co(self->base.session, fabric_address_node(address), &read, 1);
         if (status != PANDO_OK)
