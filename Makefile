@@ -1,5 +1,5 @@
 # The two commands of the README are `make run` and `make test`; each does all its own set-up.
-.PHONY: all run test test-all check-long clean deps deps-test format tidy
+.PHONY: all run test test-all check-long clean deps deps-test format tidy papers
 
 all: deps build/build.ninja
 	@cmake --build build --target pando
@@ -31,6 +31,11 @@ format:
 
 tidy: deps-test
 	@scripts/check-tidy
+
+# The papers' experiments on simulated clusters: docs/results. About half an hour, 5 GB of memory.
+papers: all
+	@scripts/deps papers
+	@scripts/papers
 
 clean:
 	rm -rf build

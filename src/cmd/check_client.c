@@ -11,7 +11,6 @@
 
 enum { LIVES_MAX = 50, STORM_OPS = 10 };
 
-static const uint64_t POLL_NS = 20 * RT_NS_PER_US;
 static const uint64_t THINK_NS = 40 * RT_NS_PER_US;
 static const uint64_t STORM_NS = CHECK_LEASE_NS / 4;
 static const uint64_t INTERMISSION_NS = 2500 * RT_NS_PER_MS; /* longer than freed memory waits */
@@ -22,7 +21,7 @@ struct client {
     struct fabric *fabric; /* of this life: the slot may get another */
     struct pool *pool;
     struct engine_table *table;
-    unsigned threads_running;
+    struct rt_countdown threads;
     bool rested;
     uint64_t rest_until_ns;
 };
@@ -31,7 +30,7 @@ struct thread {
     struct client *client;
     unsigned number;
     struct engine *engine;
-    unsigned tasks_running;
+    struct rt_countdown tasks;
 };
 
 struct worker {
@@ -81,20 +80,19 @@ static void worker_task(void *arg)
             break;
         think_co(client);
     }
-    thread->tasks_running--;
+    rt_countdown_done(&thread->tasks);
 }
 
 static void work_co(struct thread *thread)
 {
     struct worker workers[CHECK_TASKS_MAX];
+    rt_countdown_init(&thread->tasks, thread->client->cluster->options->tasks);
     for (unsigned i = 0; i < thread->client->cluster->options->tasks; i++) {
         workers[i] = (struct worker){.thread = thread, .number = i};
         enum pando_status status = rt_spawn(rt_loop_self(), worker_task, &workers[i]);
         pando_assert(status == PANDO_OK);
-        thread->tasks_running++;
     }
-    while (thread->tasks_running > 0)
-        rt_sleep_co(POLL_NS);
+    rt_countdown_wait_co(&thread->tasks);
 }
 
 static void thread_task(void *arg)
@@ -110,21 +108,20 @@ static void thread_task(void *arg)
         }
         pool_session_close_co(session);
     }
-    client->threads_running--;
+    rt_countdown_done(&client->threads);
 }
 
 static void run_threads_co(struct client *client)
 {
     struct thread threads[CHECK_THREADS_MAX];
-    client->threads_running = client->cluster->options->threads;
+    rt_countdown_init(&client->threads, client->cluster->options->threads);
     for (unsigned i = 0; i < client->cluster->options->threads; i++) {
         threads[i] = (struct thread){.client = client, .number = i};
         enum pando_status status =
             rt_spawn(fabric_sim_loop(client->fabric, i), thread_task, &threads[i]);
         pando_assert(status == PANDO_OK);
     }
-    while (client->threads_running > 0)
-        rt_sleep_co(POLL_NS);
+    rt_countdown_wait_co(&client->threads);
 }
 
 static void add_stats(struct client *client)

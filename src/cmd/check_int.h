@@ -83,6 +83,7 @@ struct cluster {
     bool ready;       /* the table is there: clients may come */
     bool started;     /* they did */
     bool over;        /* nothing is left to do for the janitor */
+    bool ended;       /* the world came to rest */
     unsigned running; /* clients that have not ended */
     uint64_t ready_ns;
 };

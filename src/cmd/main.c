@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/bench_engine.h"
 #include "cmd/check.h"
 #include "cmd/cmd.h"
 
@@ -15,6 +16,7 @@ static const struct cmd commands[] = {
     {"memory", "run a memory node", cmd_memory},
     {"status", "show what is in a pool and whether its memory nodes can be reached", cmd_status},
     {"shell", "read and write the words of a pool by hand", cmd_shell},
+    {"bench", "measure an engine", cmd_bench},
     {"fabric-bench", "measure raw operations on a pool", cmd_fabric_bench},
     {"check", "attack an engine in a simulated cluster and check what its clients saw", cmd_check},
 };

@@ -187,8 +187,7 @@ uint64_t zipf_next(const struct zipf *zipf, struct prng *prng)
         double x = integral_inverse(zipf->theta, u);
         double k = floor(x + 0.5);
         k = k < 1 ? 1 : k > zipf->n ? zipf->n : k;
-        if (k - x <= zipf->accept ||
-            u >= integral(zipf->theta, k + 0.5) - density(zipf->theta, k))
+        if (k - x <= zipf->accept || u >= integral(zipf->theta, k + 0.5) - density(zipf->theta, k))
             return (uint64_t)k - 1;
     }
 }
@@ -246,11 +245,8 @@ void workload_client_init(struct workload_client *client, const struct workload 
                           const struct workload_space *space, struct workload_dist dist,
                           uint64_t number, uint64_t clients, uint64_t seed)
 {
-    *client = (struct workload_client){.workload = workload,
-                                       .space = space,
-                                       .dist = dist,
-                                       .number = number,
-                                       .clients = clients};
+    *client = (struct workload_client){
+        .workload = workload, .space = space, .dist = dist, .number = number, .clients = clients};
     prng_seed(&client->prng, hash_u64(seed) ^ hash_u64(number + 1));
     if (dist.kind != WORKLOAD_UNIFORM)
         zipf_init(&client->zipf, dist.theta, space->positions);

@@ -273,7 +273,7 @@ void pool_member_leave_co(struct pool *pool)
     if (pool_fenced(pool))
         return; /* whoever recovers us frees the slot */
     /* A slot that stays is recovered by the others, memory and all. */
-    if (!give_up_memory_co(pool))
+    if (pool_release_own_locks_co(pool->own) != PANDO_OK || !give_up_memory_co(pool))
         return;
     struct pool_heartbeat beat = {.state = POOL_FREE, .incarnation = pool->identity.incarnation};
     enum pando_status status =

@@ -113,6 +113,14 @@ static enum pando_status introduce_co(struct pool *pool, const char *name, char 
     return PANDO_OK;
 }
 
+static void pool_free(struct pool *pool)
+{
+    struct list *link;
+    while ((link = list_pop_front(&pool->idle_allocators)) != NULL)
+        allocator_destroy(allocator_of_link(link));
+    free(pool);
+}
+
 enum pando_status pool_join_co(struct fabric *fabric, const struct pool_options *options,
                                struct pool **out, char *error, size_t error_bytes)
 {
@@ -146,7 +154,7 @@ enum pando_status pool_join_co(struct fabric *fabric, const struct pool_options 
     if (status != PANDO_OK) {
         if (pool->own != NULL)
             pool_session_close_co(pool->own);
-        free(pool);
+        pool_free(pool);
         return status;
     }
     *out = pool;
@@ -155,14 +163,10 @@ enum pando_status pool_join_co(struct fabric *fabric, const struct pool_options 
 
 void pool_leave_co(struct pool *pool)
 {
-    struct list *link;
-
     pool_member_leave_co(pool);
     pool_session_close_co(pool->own);
     pando_assert(list_empty(&pool->sessions));
-    while ((link = list_pop_front(&pool->idle_allocators)) != NULL)
-        allocator_destroy(allocator_of_link(link));
-    free(pool);
+    pool_free(pool);
 }
 
 /* ---- what it is ------------------------------------------------------------------------------ */
@@ -211,7 +215,7 @@ bool pool_fenced(const struct pool *pool)
 void pool_give_up(struct pool *pool)
 {
     log_warn("a change could not be finished: this member gives itself up",
-              log_u64("member", pool->identity.member));
+             log_u64("member", pool->identity.member));
     pool_set_fenced(pool);
 }
 

@@ -77,6 +77,9 @@ enum pando_status pool_member_start(struct pool *pool);
 void pool_member_leave_co(struct pool *pool);
 void pool_session_ticker_task(void *arg);
 
+/* recover.c: locks of ours that nobody knows of any more, because their CAS had an unknown outcome */
+enum pando_status pool_release_own_locks_co(struct pool_session *session);
+
 /* alloc.c */
 struct allocator *allocator_create(uint16_t nodes);
 void allocator_destroy(struct allocator *allocator);

@@ -95,9 +95,8 @@ static enum pando_status count_on_co(struct recovery *recovery, enum pool_member
     uint64_t old;
 
     beat.state = state;
-    beat.counter = state == POOL_FREE
-                       ? 0
-                       : pool_recoverer_pack(recovery->pool->identity, beat.counter + 1);
+    beat.counter =
+        state == POOL_FREE ? 0 : pool_recoverer_pack(recovery->pool->identity, beat.counter + 1);
     uint64_t word = pool_heartbeat_pack(beat);
     enum pando_status status = pool_word_cas_co(
         recovery->session, pool_heartbeat_address(recovery->pool, recovery->dead.member),
@@ -183,8 +182,8 @@ static enum pando_status redo_co(struct recovery *recovery, fabric_address slot)
         status = pool_word_cas_co(recovery->session, intent->locks[i].address,
                                   intent->locks[i].word, 0, &old);
     if (status == PANDO_OK)
-        status = pool_word_cas_co(recovery->session, intent->home.address, intent->home.word, 0,
-                                  &old);
+        status =
+            pool_word_cas_co(recovery->session, intent->home.address, intent->home.word, 0, &old);
     return status;
 }
 
@@ -293,6 +292,20 @@ static enum pando_status sweep_co(struct recovery *recovery, uint16_t node)
         return status;
     return fabric_call_co(pool_endpoint(recovery->session, node), POOL_SWEEP,
                           slice_of(&request, sizeof(request)), NULL, 0, NULL);
+}
+
+enum pando_status pool_release_own_locks_co(struct pool_session *session)
+{
+    struct recovery recovery = {
+        .session = session, .pool = session->pool, .dead = session->pool->identity};
+    enum pando_status status = PANDO_OK;
+    recovery.buffer = malloc(PIECE_BYTES);
+    if (recovery.buffer == NULL)
+        return PANDO_NO_MEMORY;
+    for (uint16_t node = 0; node < session->pool->nodes && status == PANDO_OK; node++)
+        status = release_locks_co(&recovery, node);
+    free(recovery.buffer);
+    return status;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */

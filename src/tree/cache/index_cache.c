@@ -1,6 +1,7 @@
 /*
  * index_cache.c - per level, nodes sorted by their low fences in pages of a few hundred: a search
- * is two binary searches over prefixes that lie side by side, an insertion moves one page.
+ * is two binary searches over prefixes that lie side by side (of the pages' first nodes, then of one
+ * page's), an insertion moves one page.
  */
 #include "tree/cache/index_cache.h"
 
@@ -29,6 +30,7 @@ struct page {
 
 struct level {
     struct page **pages;
+    uint64_t *firsts; /* the first prefix of each page */
     uint32_t count, capacity;
     uint64_t nodes;
 };
@@ -80,6 +82,7 @@ void index_cache_destroy(struct index_cache *cache)
             free(level->pages[p]);
         }
         free(level->pages);
+        free(level->firsts);
     }
     free(cache);
 }
@@ -108,7 +111,10 @@ static bool place_find(const struct index_cache *cache, const struct level *leve
     uint32_t low = 0, high = level->count;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        if (at_or_below(cache, level->pages[middle], 0, key, prefix, before))
+        bool left = level->firsts[middle] != prefix
+                        ? level->firsts[middle] < prefix
+                        : at_or_below(cache, level->pages[middle], 0, key, prefix, before);
+        if (left)
             low = middle + 1;
         else
             high = middle;
@@ -149,12 +155,16 @@ static void place_remove(struct index_cache *cache, struct level *level, struct 
             (page->count - place.index) * sizeof(page->prefixes[0]));
     memmove(&page->nodes[place.index], &page->nodes[place.index + 1],
             (page->count - place.index) * sizeof(page->nodes[0]));
-    if (page->count == 0) {
-        free(page);
-        level->count--;
-        memmove(&level->pages[place.page], &level->pages[place.page + 1],
-                (level->count - place.page) * sizeof(level->pages[0]));
+    if (page->count > 0) {
+        level->firsts[place.page] = page->prefixes[0];
+        return;
     }
+    free(page);
+    level->count--;
+    memmove(&level->pages[place.page], &level->pages[place.page + 1],
+            (level->count - place.page) * sizeof(level->pages[0]));
+    memmove(&level->firsts[place.page], &level->firsts[place.page + 1],
+            (level->count - place.page) * sizeof(level->firsts[0]));
 }
 
 static bool page_insert(struct level *level, uint32_t at)
@@ -165,6 +175,10 @@ static bool page_insert(struct level *level, uint32_t at)
         if (pages == NULL)
             return false;
         level->pages = pages;
+        uint64_t *firsts = realloc(level->firsts, capacity * sizeof(*firsts));
+        if (firsts == NULL)
+            return false;
+        level->firsts = firsts;
         level->capacity = capacity;
     }
     struct page *page = calloc(1, sizeof(*page));
@@ -172,6 +186,8 @@ static bool page_insert(struct level *level, uint32_t at)
         return false;
     memmove(&level->pages[at + 1], &level->pages[at],
             (level->count - at) * sizeof(level->pages[0]));
+    memmove(&level->firsts[at + 1], &level->firsts[at],
+            (level->count - at) * sizeof(level->firsts[0]));
     level->pages[at] = page;
     level->count++;
     return true;
@@ -187,6 +203,7 @@ static bool page_split(struct level *level, uint32_t at)
     memcpy(right->prefixes, &left->prefixes[keep], right->count * sizeof(left->prefixes[0]));
     memcpy(right->nodes, &left->nodes[keep], right->count * sizeof(left->nodes[0]));
     left->count = keep;
+    level->firsts[at + 1] = right->prefixes[0];
     return true;
 }
 
@@ -214,6 +231,7 @@ static bool place_insert(struct level *level, bool have_after, struct place afte
     page->prefixes[place.index] = prefix;
     page->nodes[place.index] = node;
     page->count++;
+    level->firsts[place.page] = page->prefixes[0];
     return true;
 }
 

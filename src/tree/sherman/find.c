@@ -134,10 +134,8 @@ static enum pando_status descend_co(struct sherman *self, const struct sherman_t
         if (status != PANDO_OK)
             return status;
     }
-    if (expected_level == target->level)
-        sherman_count(&table->hits);
-    else
-        sherman_count(&table->misses);
+    if (target->level == 0)
+        sherman_count(expected_level == 0 ? &table->hits : &table->misses);
     for (int moves = 0; moves < MOVES_RIGHT_MAX;) {
         status = sherman_read_co(self, address, bytes, header);
         if (status == PANDO_STALE)
@@ -214,10 +212,13 @@ enum pando_status sherman_locate_co(struct sherman *self, struct slice key, uint
 
     if (table->on.cache && index_cache_find(table->cache, key, level, false, &hit) &&
         hit.child_level == level) {
-        sherman_count(&table->hits);
+        if (level == 0)
+            sherman_count(&table->hits);
         *address = hit.child;
         return PANDO_OK;
     }
+    if (level == 0)
+        sherman_count(&table->misses);
     struct sherman_target parent = {.key = key, .level = (uint8_t)(level + 1)};
     enum pando_status status = sherman_find_co(self, &parent, bytes, &header);
     if (status == PANDO_NOT_FOUND)

@@ -199,7 +199,6 @@ static enum pando_status store_co(struct change *change, struct slice value)
         enum pando_status released = sherman_unlock_co(self, &change->lock);
         return released == PANDO_OK ? status : released;
     }
-    rt_charge(RT_COST_WRITE);
     if (!self->table->on.twolevel) {
         uint32_t count;
         bool last = false;
@@ -374,6 +373,7 @@ enum pando_status sherman_modify_co(struct engine *engine, struct slice key, boo
     enum pando_status status;
 
     rt_charge(RT_COST_OPERATION);
+    rt_charge(RT_COST_WRITE); /* before the lock is held, not while others wait for it */
     struct scratch *scratch = scratch_take(self);
     for (;;) {
         struct change change = {.self = self,

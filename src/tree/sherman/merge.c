@@ -149,7 +149,9 @@ static bool build_leaf(struct merge *merge, const struct node_header *header)
     for (uint32_t i = 0; i < left + right; i++)
         used +=
             leaf_cell_bytes(layout, (uint32_t)entries[i].key.size, (uint32_t)entries[i].value.size);
-    if (used > 3 * quarter(self) || !leaf_fits(layout, header, entries, left + right))
+    bool one_empty = left == 0 || right == 0;
+    if ((used > 3 * quarter(self) && !one_empty) ||
+        !leaf_fits(layout, header, entries, left + right))
         return false;
     leaf_build(layout, header, entries, left + right, merge->images->node);
     return true;
@@ -287,8 +289,14 @@ static void retire_co(struct merge *merge)
     sherman_count(&self->table->merges);
 }
 
-/* True when two nodes were merged, and the parent may be small now. */
-static bool merge_once_co(struct sherman *self, uint8_t level, struct slice key)
+enum merge_result {
+    MERGED,
+    MERGED_SMALL_PARENT, /* which is worth an attempt, too */
+    NOT_MERGED,
+    IN_THE_WAY, /* somebody holds one of the locks */
+};
+
+static enum merge_result merge_once_co(struct sherman *self, uint8_t level, struct slice key)
 {
     struct merge merge = {
         .self = self, .scratch = scratch_take(self), .images = scratch_take(self)};
@@ -309,7 +317,23 @@ static bool merge_once_co(struct sherman *self, uint8_t level, struct slice key)
         retire_co(&merge);
     scratch_give(self, merge.images);
     scratch_give(self, merge.scratch);
-    return merged && merge.parent_small;
+    if (!merged)
+        return status == PANDO_BUSY ? IN_THE_WAY : NOT_MERGED;
+    return merge.parent_small ? MERGED_SMALL_PARENT : MERGED;
+}
+
+/* Tries again a few times when somebody is in the way: the last of many deletions in a range has nobody
+ * after it to do it. */
+static enum merge_result merge_co(struct sherman *self, uint8_t level, struct slice key)
+{
+    enum { TRIES = 4 };
+    enum merge_result result = IN_THE_WAY;
+    for (int i = 0; i < TRIES && result == IN_THE_WAY; i++) {
+        if (i > 0)
+            rt_sleep_co((RT_NS_PER_US << (2 * i)) + rt_random() % (RT_NS_PER_US << (2 * i)));
+        result = merge_once_co(self, level, key);
+    }
+    return result;
 }
 
 /* ---- the root -------------------------------------------------------------------------------- */
@@ -381,7 +405,7 @@ void sherman_merge_co(struct sherman *self, uint8_t level, struct slice key)
     enum { LEVELS_MAX = 16 };
     if (level == 0 && !leaf_small_co(self, key))
         return;
-    while (level < LEVELS_MAX && merge_once_co(self, level, key))
+    while (level < LEVELS_MAX && merge_co(self, level, key) == MERGED_SMALL_PARENT)
         level++;
     if (level > 0) {
         while (shrink_root_co(self)) {

@@ -202,10 +202,13 @@ static enum pando_status grow_co(struct sherman *self, struct scratch *scratch, 
 }
 
 /* The separators with this one among them; false when it is there already. */
-static bool separators_with(struct sherman *self, struct scratch *scratch, struct slice low,
+static bool separators_with(struct sherman *self, struct scratch *scratch,
+                            const struct node_header *header, struct slice low,
                             fabric_address child, fabric_address *leftmost, uint32_t *count)
 {
     struct inner_entry *entries = scratch->separators;
+    if (slice_equal(header->low, low))
+        return false; /* it went up in a split of this node: the child is the leftmost one */
     inner_entries(&self->table->layout, scratch->node, leftmost, entries, count);
     uint32_t at = 0;
     while (at < *count && slice_compare(entries[at].key, low) < 0)
@@ -231,7 +234,7 @@ static enum pando_status insert_separator_co(struct sherman *self, struct sherma
     fabric_address leftmost;
     uint32_t count;
 
-    if (!separators_with(self, scratch, low, child, &leftmost, &count))
+    if (!separators_with(self, scratch, header, low, child, &leftmost, &count))
         return unlock_with(self, lock, PANDO_OK);
     left.version++;
     if (inner_fits(layout, &left, entries, count)) {
