@@ -12,6 +12,7 @@
 enum { GOOD_SEEDS = 40, FAULTY_SEEDS = 40 };
 
 #define HANG "break-hang"
+#define LOCK "break-lock" /* healed: a member that leaves releases what it had forgotten */
 
 static struct check_result result;
 
@@ -83,7 +84,7 @@ static void test_finds_faults(struct suite *suite)
     for (int i = 0; model_engine_faults[i] != NULL; i++) {
         /* Without failures a leak has no excuse; everything else is found with and without them. */
         options.without = model_engine_faults[i];
-        if (strcmp(options.without, HANG) == 0)
+        if (strcmp(options.without, HANG) == 0 || strcmp(options.without, LOCK) == 0)
             continue;
         options.faults = CHECK_FAULTS_NONE;
         find(options, model_engine_faults[i]);
