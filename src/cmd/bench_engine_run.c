@@ -561,7 +561,7 @@ static void stats_add(struct bench_run *run)
         sum->cache_entries += more->cache_entries;
         sum->cache_bytes += more->cache_bytes;
     }
-    run->outcome->cache_bytes = sum->cache_bytes / run->node_count;
+    run->outcome->cache_bytes = run->node_count == 0 ? 0 : sum->cache_bytes / run->node_count;
 }
 
 static double per_second(uint64_t count, uint64_t ns)

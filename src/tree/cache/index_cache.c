@@ -95,12 +95,23 @@ struct place {
 
 /* Whether a node's low fence lies at or below the key (strictly below, with `before`). */
 static bool at_or_below(const struct index_cache *cache, const struct page *page, uint32_t index,
-                        struct slice key, uint64_t prefix, bool before)
+                        struct slice key, bool before)
 {
-    if (page->prefixes[index] != prefix)
-        return page->prefixes[index] < prefix;
     int order = slice_compare(low_of(cache, page->nodes[index]), key);
     return before ? order < 0 : order <= 0;
+}
+
+/* How many of the rising prefixes are below this one; by arithmetic, because a branch could only be
+ * guessed. */
+static uint32_t prefixes_below(const uint64_t *prefixes, uint32_t count, uint64_t prefix)
+{
+    const uint64_t *base = prefixes;
+    while (count > 1) {
+        uint32_t half = count / 2;
+        base += half * (size_t)(base[half - 1] < prefix);
+        count -= half;
+    }
+    return (uint32_t)(base - prefixes) + (count == 1 && *base < prefix);
 }
 
 /* The last node whose low fence is at or below the key; false when there is none. */
@@ -108,26 +119,21 @@ static bool place_find(const struct index_cache *cache, const struct level *leve
                        bool before, struct place *out)
 {
     uint64_t prefix = prefix_of(key);
-    uint32_t low = 0, high = level->count;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        bool left = level->firsts[middle] != prefix
-                        ? level->firsts[middle] < prefix
-                        : at_or_below(cache, level->pages[middle], 0, key, prefix, before);
-        if (left)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == 0)
+    uint32_t count = prefixes_below(level->firsts, level->count, prefix);
+    /* Of those with the very same prefix only the keys themselves tell. */
+    while (count < level->count && level->firsts[count] == prefix &&
+           at_or_below(cache, level->pages[count], 0, key, before))
+        count++;
+    if (count == 0)
         return false;
-    out->page = low - 1;
+    out->page = count - 1;
     const struct page *page = level->pages[out->page];
-    low = 0;
-    high = page->count;
+    uint32_t low = prefixes_below(page->prefixes, page->count, prefix), high = low;
+    while (high < page->count && page->prefixes[high] == prefix)
+        high++;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        if (at_or_below(cache, page, middle, key, prefix, before))
+        if (at_or_below(cache, page, middle, key, before))
             low = middle + 1;
         else
             high = middle;

@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Every workload of `pando bench` runs on an embedded pool and on a small simulated cluster, without an
+# error, and says what it did; two processes share a run; wrong options get one clear line.
+source "$(dirname "$0")/lib.sh"
+
+SMALL=(--records 2000 --scan-length 20 --cache 1M)
+WORKLOADS="a b c d e f load search insert update delete scan write-only write-intensive
+           read-intensive range-only range-write insert-intensive scan-intensive locks"
+
+# field FILE EXPRESSION: of the JSON text in FILE, whose value is called d.
+field() {
+    python3 -c "import json, sys; d = json.load(open(sys.argv[1])); print($2)" "$1"
+}
+
+# expect EXPRESSION: true of the JSON of the last run.
+expect() {
+    [[ $(field "$DIR/run.json" "$1") == True ]] ||
+        fail "$TITLE: not so: $1: $(cat "$DIR/run.json")"
+}
+
+bench() {
+    TITLE="$*"
+    run "$PANDO" bench --json "$DIR/run.json" "$@"
+    [[ $RC == 0 ]] || fail "exit status $RC: $TITLE: $ERR"
+    [[ $(wc -l <<< "$OUT") == 1 ]] || fail "not one line: $OUT"
+    expect "d['errors'] == 0 and d['ops'] > 0 and d['mops'] > 0 and d['p50_us'] <= d['max_us']"
+}
+
+for workload in $WORKLOADS; do
+    bench --pool embedded:256M "${SMALL[@]}" --workload "$workload" --seconds 0.1 --warmup 0.05 \
+        --coroutines 4
+    expect "d['simulated'] is False and d['fabric'] == 'embedded'"
+    bench --pool sim:compute=2,memory=2 "${SMALL[@]}" --workload "$workload" --seconds 0.001 \
+        --warmup 0.0002 --threads 2
+    expect "d['simulated'] is True and d['compute_nodes'] == 2"
+    grep -q 'virtual time' <<< "$OUT" || fail "does not say that time is virtual: $OUT"
+done
+
+# --- what the numbers should be ---
+bench --pool sim:compute=2,memory=2 "${SMALL[@]}" --workload search --seconds 0.001 --threads 2
+expect "d['per_op']['memory']['reads'] == 1 and d['per_op']['memory']['round_trips'] == 1"
+expect "d['not_found'] == 0 and d['cache_hit_ratio'] == 1 and d['of_limit'] > 0.3"
+bench --pool sim:compute=1,memory=2 "${SMALL[@]}" --workload update --seconds 0.001
+expect "d['distribution']['write_round_trips']['share'] == {'2': 1}"
+expect "d['distribution']['write_bytes']['max'] <= 40"
+bench --pool sim:compute=1,memory=2 "${SMALL[@]}" --workload update --seconds 0.001 \
+    --without lockread
+expect "d['distribution']['write_round_trips']['share'] == {'3': 1}"
+bench --pool sim:compute=1,memory=2 "${SMALL[@]}" --workload update --seconds 0.001 --engine fg+
+expect "d['distribution']['write_round_trips']['share'] == {'4': 1}"
+bench --pool embedded:256M "${SMALL[@]}" --workload delete --ops 2000 --coroutines 8
+expect "d['ops'] == 2000 and d['not_found'] == 0"
+bench --pool embedded:256M "${SMALL[@]}" --workload update --key-size 100 --value-size 5000 --ops 500
+bench --pool embedded:256M --records 500 --workload insert --key-size 64 --span 32 --ops 500
+expect "d['node_size'] >= 32 * 80 and d['not_found'] == 0"
+
+# --- one seed, one result ---
+SAME=(--pool sim:compute=2,memory=2 "${SMALL[@]}" --workload a --seconds 0.001 --threads 2 --seed 7)
+bench "${SAME[@]}"
+FIRST=$(field "$DIR/run.json" "d['ops'], d['p99_us'], d['max_us']")
+bench "${SAME[@]}"
+[[ $(field "$DIR/run.json" "d['ops'], d['p99_us'], d['max_us']") == "$FIRST" ]] ||
+    fail "two runs of one seed differ"
+
+# --- two processes, and a pool that is as empty afterwards as before ---
+start_memory node --shm "$PREFIX" --size 256M
+BOTH=(bench --pool "shm:$PREFIX" "${SMALL[@]}" --workload a --seconds 0.5 --warmup 0.1 --processes 2)
+start first "$PANDO" "${BOTH[@]}" --json "$DIR/first.json"
+ONE=$PID
+start second "$PANDO" "${BOTH[@]}" --json "$DIR/second.json"
+TWO=$PID
+for pid in $ONE $TWO; do
+    wait "$pid" || fail "one of two processes: $(cat "$DIR"/first.err "$DIR"/second.err)"
+done
+[[ $(($(field "$DIR/first.json" "d['process']") + $(field "$DIR/second.json" "d['process']"))) == 1 ]] ||
+    fail "processes are not 0 and 1"
+run "$PANDO" bench --pool "shm:$PREFIX" "${SMALL[@]}" --ops 100
+[[ $RC == 0 ]] || fail "the name of the table was not given back: $ERR"
+
+# --- wrong options ---
+refuse() {
+    local pattern=$1
+    shift
+    run "$PANDO" bench "$@"
+    [[ $RC == 2 ]] || fail "exit status $RC, not 2: $* ($ERR)"
+    [[ $(wc -l < "$DIR/run.err") == 1 ]] || fail "not one line: $*: $ERR"
+    grep -q -- "$pattern" <<< "$ERR" || fail "no '$pattern' from: $*: $ERR"
+}
+refuse "no workload" --pool embedded:64M --workload frobnicate
+refuse "no engine" --pool embedded:64M --engine frobnicate
+refuse "no distribution" --pool embedded:64M --dist zipf
+refuse "--fill" --pool embedded:64M --fill 5
+refuse "--key-size" --pool embedded:64M --key-size 4
+refuse "--seconds" --pool embedded:64M --seconds soon
+refuse "cannot hold such pairs" --pool embedded:64M --key-size 1024 --node-size 1024
+run "$PANDO" bench --pool embedded:64M --without frobnicate --records 10
+[[ $RC == 1 ]] || fail "unknown technique: exit status $RC"
+grep -q "no technique 'frobnicate'" <<< "$ERR" || fail "unknown technique: $ERR"
+run "$PANDO" bench --pool embedded:32M --records 10000000
+[[ $RC == 1 ]] && grep -q "pool is full" <<< "$ERR" || fail "a full pool: $RC: $ERR"
+echo "bench: ok"
