@@ -616,7 +616,7 @@ int main(int argc, char **argv)
     test_same_seed_same_run();
     CHECK(noticed("fencing", 1, 100));
     CHECK(noticed("intents", 1, 100));
-    CHECK(noticed("recovery", 1, 20));
+    CHECK(noticed("recovery", 1, 60));
     CHECK(noticed("locking", 1, 20));
 #endif
     return 0;

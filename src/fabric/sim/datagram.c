@@ -47,10 +47,10 @@ static void datagram_send(struct process *process, struct machine *to, struct sl
     datagram->size = bytes.size;
     memcpy(datagram->bytes, bytes.data, bytes.size);
     sim_event_init(&datagram->event, net->sim, datagram_fire);
-    double arrival = sim_port_send(net, &process->machine->port, &to->port,
-                                   (double)sim_now_ns(net->sim), (double)bytes.size, 1);
-    /* Behind the queues: the next one may be faster. */
-    sim_event_at(&datagram->event, (uint64_t)(arrival + sim_jitter(net)));
+    double arrival = sim_port_send(net, &process->machine->port, (double)sim_now_ns(net->sim),
+                                   (double)bytes.size, 1) +
+                     sim_jitter(net);
+    sim_event_at(&datagram->event, (uint64_t)arrival);
 }
 
 enum pando_status fabric_sim_datagram(struct fabric *fabric, uint16_t to, struct slice bytes)

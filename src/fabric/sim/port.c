@@ -15,19 +15,26 @@ double sim_jitter(struct fabric_sim *net)
     return -log(1.0 - prng_unit(sim_prng(net->sim))) * net->model.jitter_mean_ns;
 }
 
-double sim_port_send(struct fabric_sim *net, struct port *from, struct port *to, double now,
-                     double bytes, uint32_t messages)
+double sim_port_send(struct fabric_sim *net, struct port *from, double now, double bytes,
+                     uint32_t messages)
 {
     const struct sim_nic_model *model = &net->model;
     double wire_bytes = bytes + model->header_bytes * messages;
-    double serial_ns = wire_bytes / model->bytes_per_ns;
 
     double start = later(now, from->tx_free);
     from->tx_free = start + model->message_out_ns * messages;
-    from->link_out_free = later(start, from->link_out_free) + serial_ns;
-    double arrival = from->link_out_free + model->wire_ns;
-    /* Two senders may fill one receiver's link. */
-    to->link_in_free = later(arrival, to->link_in_free + serial_ns);
+    from->link_out_free = later(start, from->link_out_free) + wire_bytes / model->bytes_per_ns;
+    return from->link_out_free + model->wire_ns;
+}
+
+/* Two senders may fill one receiver's link. Asked when the message is there, in the order of
+ * arrival: what comes later must not push back what comes earlier. */
+double sim_port_receive(struct fabric_sim *net, struct port *to, double now, double bytes,
+                        uint32_t messages)
+{
+    const struct sim_nic_model *model = &net->model;
+    double serial_ns = (bytes + model->header_bytes * messages) / model->bytes_per_ns;
+    to->link_in_free = later(now, to->link_in_free + serial_ns);
     return to->link_in_free;
 }
 

@@ -61,8 +61,8 @@ static void send_reply(struct rpc *rpc, enum pando_status status)
     double now = (double)sim_now_ns(rpc->net->sim);
     rpc->status = status;
     rpc->replying = true;
-    double arrival = sim_port_send(rpc->net, &rpc->target->port, &rpc->source->machine->port,
-                                   now + sim_jitter(rpc->net), rpc->reply_size, 1);
+    double arrival =
+        sim_port_send(rpc->net, &rpc->target->port, now, rpc->reply_size, 1) + sim_jitter(rpc->net);
     sim_event_at(&rpc->event, (uint64_t)arrival);
 }
 
@@ -163,9 +163,10 @@ static struct rpc *rpc_send(struct process *source, struct machine *target, enum
     sim_event_init(&rpc->event, net->sim, rpc_fire);
     list_push_back(&net->rpcs, &rpc->link);
     rt_charge(RT_COST_VERB);
-    double now = (double)sim_now_ns(net->sim) + sim_jitter(net);
+    double now = (double)sim_now_ns(net->sim);
     uint64_t late_ns = source->dead ? 0 : sim_process_posts(source);
-    double arrival = sim_port_send(net, &source->machine->port, &target->port, now, body_size, 1);
+    double arrival =
+        sim_port_send(net, &source->machine->port, now, body_size, 1) + sim_jitter(net);
     sim_event_at(&rpc->event, (uint64_t)arrival + late_ns);
     if (source->dead) {
         /* A ghost: nothing was sent, and it learns so after a while. */

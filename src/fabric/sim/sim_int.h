@@ -64,7 +64,13 @@ struct endpoint {
     uint64_t id; /* never reused: names the session's lists after the endpoint is gone */
 };
 
-enum transfer_stage { TRANSFER_ARRIVE, TRANSFER_STEP, TRANSFER_RESPOND, TRANSFER_HELD };
+enum transfer_stage {
+    TRANSFER_LEAVE,
+    TRANSFER_ARRIVE,
+    TRANSFER_STEP,
+    TRANSFER_RESPOND,
+    TRANSFER_HELD
+};
 
 /* One application of [from, to) of an operation at a time. */
 struct step {
@@ -94,7 +100,8 @@ struct transfer {
     struct fabric_op *orphan_ops; /* own copies, WRITE bytes behind them */
     struct step *steps;
     uint32_t step_count, step_next, step_limit, step_capacity;
-    double response_bytes, extra_ns;
+    double request_bytes, response_bytes, extra_ns;
+    bool received; /* the response has come through the poster's link */
 };
 
 struct link_cut {
@@ -121,9 +128,12 @@ bool sim_linked(const struct fabric_sim *net, const struct machine *a, const str
  * the operation leaves late. */
 uint64_t sim_process_posts(struct process *process);
 
-/* port.c: the time at which the last byte has arrived at the other port. */
-double sim_port_send(struct fabric_sim *net, struct port *from, struct port *to, double now,
-                     double bytes, uint32_t messages);
+/* port.c: the time at which the last byte comes to the other port, and the time at which that has
+ * taken it in. */
+double sim_port_send(struct fabric_sim *net, struct port *from, double now, double bytes,
+                     uint32_t messages);
+double sim_port_receive(struct fabric_sim *net, struct port *to, double now, double bytes,
+                        uint32_t messages);
 double sim_port_atomic(struct fabric_sim *net, struct port *port, double now, uint64_t offset,
                        double **bucket);
 double sim_port_message(struct fabric_sim *net, struct port *port, double now);

@@ -101,7 +101,7 @@ void sim_post(struct fabric_endpoint *base, struct fabric_list *list)
     double request_bytes = 0;
 
     rt_charge(RT_COST_VERB);
-    transfer->stage = TRANSFER_ARRIVE;
+    transfer->stage = TRANSFER_LEAVE;
     transfer->endpoint = endpoint;
     transfer->list = list;
     transfer->ops = list->ops;
@@ -119,16 +119,27 @@ void sim_post(struct fabric_endpoint *base, struct fabric_list *list)
         request_bytes += list->ops[i].kind == FABRIC_READ    ? 0
                          : list->ops[i].kind == FABRIC_WRITE ? list->ops[i].size
                                                              : 16;
-    double now = (double)sim_now_ns(net->sim);
-    double arrival = sim_port_send(net, &process->machine->port, &endpoint->target->port,
-                                   now + sim_jitter(net), request_bytes, list->count);
-    sim_event_at(&transfer->event, (uint64_t)arrival);
+    transfer->request_bytes = request_bytes;
+    transfer->received = false;
+    /* Queues are entered at the time they are come to: the poster's own time may be ahead of the
+     * world's, and what it posts must not hold up what others post before that. */
+    uint64_t leave_ns = sim_now_ns(net->sim) + (uint64_t)sim_jitter(net);
+    sim_event_at(&transfer->event, leave_ns);
     /* Last, because the process may die of it, and this very transfer with it. */
     uint64_t late_ns = sim_process_posts(process);
     if (late_ns > 0 && heap_contains(&transfer->event.timer.node) && transfer->list == list) {
         sim_event_cancel(&transfer->event);
-        sim_event_at(&transfer->event, (uint64_t)arrival + late_ns);
+        sim_event_at(&transfer->event, leave_ns + late_ns);
     }
+}
+
+static void leave(struct transfer *transfer)
+{
+    struct fabric_sim *net = transfer->net;
+    transfer->stage = TRANSFER_ARRIVE;
+    sim_event_at(&transfer->event,
+                 (uint64_t)sim_port_send(net, &transfer->source->port, (double)sim_now_ns(net->sim),
+                                         transfer->request_bytes, transfer->count));
 }
 
 /* ---- at the target --------------------------------------------------------------------------- */
@@ -140,15 +151,13 @@ void sim_transfer_respond(struct transfer *transfer, double at_ns)
         transfer_end(transfer);
         return;
     }
-    struct port *from = &transfer->target->port, *to = &transfer->source->port;
+    struct port *from = &transfer->target->port;
     double serial_ns =
         (transfer->response_bytes + net->model.header_bytes) / net->model.bytes_per_ns;
     from->link_out_free = (at_ns > from->link_out_free ? at_ns : from->link_out_free) + serial_ns;
-    double arrival = from->link_out_free + net->model.wire_ns + transfer->extra_ns;
-    to->link_in_free =
-        arrival > to->link_in_free + serial_ns ? arrival : to->link_in_free + serial_ns;
     transfer->stage = TRANSFER_RESPOND;
-    sim_event_at(&transfer->event, (uint64_t)to->link_in_free);
+    sim_event_at(&transfer->event,
+                 (uint64_t)(from->link_out_free + net->model.wire_ns + transfer->extra_ns));
 }
 
 static double kind_extra_ns(const struct sim_nic_model *model, const struct fabric_op *op)
@@ -169,7 +178,8 @@ static double queue_operations(struct transfer *transfer)
 {
     struct fabric_sim *net = transfer->net;
     struct port *port = &transfer->target->port;
-    double at = (double)sim_now_ns(net->sim);
+    double at = sim_port_receive(net, port, (double)sim_now_ns(net->sim), transfer->request_bytes,
+                                 transfer->count);
     double atomic_extra = 0, copy_extra = 0;
 
     transfer->response_bytes = 0;
@@ -234,6 +244,17 @@ static void arrive(struct transfer *transfer)
 
 static void respond(struct transfer *transfer)
 {
+    struct fabric_sim *net = transfer->net;
+    if (!transfer->received) {
+        uint64_t at =
+            (uint64_t)sim_port_receive(net, &transfer->source->port, (double)sim_now_ns(net->sim),
+                                       transfer->response_bytes, 1);
+        transfer->received = true;
+        if (at > sim_now_ns(net->sim)) {
+            sim_event_at(&transfer->event, at);
+            return;
+        }
+    }
     if (transfer->list != NULL)
         list_hand_back(transfer, transfer->status);
     transfer_end(transfer);
@@ -252,6 +273,9 @@ static void transfer_fire(struct rt_timer *timer)
         return;
     }
     switch (transfer->stage) {
+    case TRANSFER_LEAVE:
+        leave(transfer);
+        break;
     case TRANSFER_ARRIVE:
         arrive(transfer);
         break;
