@@ -1,0 +1,106 @@
+/*
+ * store.h - a process's part in a pool, for whoever offers it to others: the C library and the
+ * server.
+ *
+ * A process joins once (struct store). Each of its loops has a struct store_thread, with a session
+ * of its own; tables are opened by name through it. A table is opened in the pool once per process
+ * and attached once per thread, whoever asks: opening it again is a lookup.
+ *
+ * Everything belongs to the loop it was opened on, and many tasks of that loop may use it at the
+ * same time. Operations are those of engine.h, with its statuses; what they wrap:
+ *  - A table that was dropped elsewhere: NOT_FOUND from every operation, and the handle stays good
+ *    for nothing but store_table_close.
+ *  - FENCED never comes out: the process joins again, opens its tables again, and an operation that
+ *    was not applied is done then. One that may have been returns UNKNOWN.
+ */
+#ifndef STORE_STORE_H
+#define STORE_STORE_H
+
+#include "engine/engine.h"
+#include "store/env.h"
+
+struct store;
+struct store_thread;
+struct store_table;
+
+struct store_options {
+    struct env *env;
+    struct fabric *fabric;
+    const char *name;     /* for people, in `pando status` */
+    uint64_t cache_bytes; /* of each table; 0: the engine's default */
+    const char *without;  /* techniques to switch off; NULL: none */
+};
+
+/* Joins the pool. The calling loop keeps the heartbeat: it runs until store_close_co. Errors as one
+ * line for a person. */
+PANDO_MUST_CHECK enum pando_status store_open_co(const struct store_options *options,
+                                                 struct store **out, char *error,
+                                                 size_t error_bytes);
+/* Every thread has been closed. On the loop that opened it. */
+void store_close_co(struct store *store);
+
+/* On any loop of the process, also the one that opened the store. */
+PANDO_MUST_CHECK enum pando_status store_thread_open_co(struct store *store,
+                                                        struct store_thread **out);
+/* Closes its tables, too. Nothing of it is in use. */
+void store_thread_close_co(struct store_thread *thread);
+
+struct pool_session *store_session(struct store_thread *thread);
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+/* NULL for the default engine. Errors as one line for a person: EXISTS, INVALID, TOO_LARGE, FULL. */
+PANDO_MUST_CHECK enum pando_status store_table_create_co(struct store_thread *thread,
+                                                         const char *name, const char *engine,
+                                                         const struct engine_shape *shape,
+                                                         char *error, size_t error_bytes);
+
+/* NOT_FOUND. The handle is counted: as many closes as opens. */
+PANDO_MUST_CHECK enum pando_status store_table_open_co(struct store_thread *thread,
+                                                       const char *name, struct store_table **out,
+                                                       char *error, size_t error_bytes);
+void store_table_close(struct store_table *table);
+
+/* Everybody's handles are useless from then on, here and in other processes. NOT_FOUND. */
+PANDO_MUST_CHECK enum pando_status store_table_drop_co(struct store_thread *thread,
+                                                       const char *name);
+
+/* Up to `capacity` of the pool's tables, and how many there are. */
+struct store_table_info {
+    char name[POOL_NAME_MAX];
+    char engine[POOL_ENGINE_NAME_MAX];
+    uint32_t key_max, value_inline;
+};
+PANDO_MUST_CHECK enum pando_status store_table_list_co(struct store_thread *thread,
+                                                       struct store_table_info *out,
+                                                       unsigned capacity, unsigned *count);
+
+const struct engine_shape *store_table_shape(const struct store_table *table);
+
+/* ---- operations (engine.h has their contracts) ----------------------------------------------- */
+
+PANDO_MUST_CHECK enum pando_status store_get_co(struct store_table *table, struct slice key,
+                                                void *value, size_t capacity, size_t *size);
+PANDO_MUST_CHECK enum pando_status store_put_co(struct store_table *table, struct slice key,
+                                                struct slice value, enum engine_put mode);
+PANDO_MUST_CHECK enum pando_status store_delete_co(struct store_table *table, struct slice key);
+PANDO_MUST_CHECK enum pando_status store_modify_co(struct store_table *table, struct slice key,
+                                                   bool blind, engine_modify_fn fn, void *context);
+PANDO_MUST_CHECK enum pando_status store_scan_co(struct store_table *table,
+                                                 const struct engine_range *range,
+                                                 engine_scan_fn fn, void *context);
+void store_batch_co(struct store_table *table, struct engine_batch_op *ops, size_t count,
+                    unsigned width);
+PANDO_MUST_CHECK enum pando_status store_verify_co(struct store_table *table,
+                                                   struct engine_census *out, char *error,
+                                                   size_t error_bytes);
+
+/* ---- statistics ------------------------------------------------------------------------------ */
+
+/* Of this thread, since it was opened. */
+void store_counters(const struct store_thread *thread, struct fabric_counters out[FABRIC_TARGETS]);
+
+/* Of the process. */
+void store_table_stats(const struct store_table *table, struct engine_stats *out);
+
+#endif
