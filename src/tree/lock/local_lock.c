@@ -2,18 +2,23 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/assert.h"
 #include "base/list.h"
 
 static const uint64_t RETRY_NS = 2 * RT_NS_PER_US;
 
-struct waiter {
+struct local_lock_waiter {
     struct list link;
     struct rt_task *task;
-    bool granted; /* under the lock's latch */
+    struct local_lock_offer offer;
+    /* Under the lock's latch: */
+    bool granted;
+    bool adopted, done;
     bool handed;
     uint64_t word;
+    fabric_address node;
 };
 
 /*
@@ -30,7 +35,7 @@ struct waiter {
 enum { LATCHED = 1, HELD = 2, QUEUED = 4, HANDOVERS_SHIFT = 8 };
 
 struct queue {
-    struct waiter *successor;
+    struct local_lock_waiter *successor;
     struct list waiters; /* zero until first used */
 };
 
@@ -45,7 +50,7 @@ struct local_locks {
     uint32_t per_node;
     _Atomic uint32_t *words;
     struct queue *queues;
-    _Atomic uint64_t waits, handovers;
+    _Atomic uint64_t waits, handovers, adopted;
 };
 
 struct local_locks *local_locks_create(const struct pool *pool, struct local_lock_options options)
@@ -135,10 +140,11 @@ static enum pando_status take_by_retry_co(struct local_locks *locks, fabric_addr
 }
 
 enum pando_status local_lock_take_co(struct local_locks *locks, fabric_address address,
-                                     uint64_t deadline_ns, struct local_lock_grant *grant)
+                                     uint64_t deadline_ns, const struct local_lock_offer *offer,
+                                     struct local_lock_grant *grant)
 {
     struct lock lock = lock_at(locks, address);
-    struct waiter self = {.task = rt_task_self()};
+    struct local_lock_waiter self = {.task = rt_task_self(), .offer = *offer};
     enum pando_status parked = PANDO_OK;
 
     if (local_lock_try(locks, address, grant))
@@ -153,12 +159,12 @@ enum pando_status local_lock_take_co(struct local_locks *locks, fabric_address a
     }
     list_push_back(&lock.queue->waiters, &self.link);
     for (;;) {
-        unlatch(lock, HELD, word >> HANDOVERS_SHIFT);
+        unlatch(lock, word & HELD, word >> HANDOVERS_SHIFT);
         parked = rt_park_co(deadline_ns);
         word = latch(lock);
-        if (self.granted)
+        if (self.granted || self.done)
             break;
-        if (parked == PANDO_TIMEOUT && lock.queue->successor != &self) {
+        if (parked == PANDO_TIMEOUT && lock.queue->successor != &self && !self.adopted) {
             list_remove(&self.link);
             unlatch(lock, word & HELD, word >> HANDOVERS_SHIFT);
             return PANDO_TIMEOUT;
@@ -166,10 +172,66 @@ enum pando_status local_lock_take_co(struct local_locks *locks, fabric_address a
         if (parked == PANDO_TIMEOUT)
             deadline_ns = RT_NEVER; /* chosen: the holder's list is under way and will end */
     }
-    unlatch(lock, HELD, word >> HANDOVERS_SHIFT);
+    unlatch(lock, word & HELD, word >> HANDOVERS_SHIFT);
+    grant->done = self.done;
     grant->handed = self.handed;
     grant->word = self.word;
+    grant->node = self.node;
     return PANDO_OK;
+}
+
+struct local_lock_waiter *local_lock_adopt(struct local_locks *locks,
+                                           const struct local_lock_grant *grant,
+                                           fabric_address node)
+{
+    struct lock lock = lock_at(locks, grant->address);
+    struct local_lock_waiter *found = NULL;
+
+    if ((atomic_load_explicit(lock.word, memory_order_relaxed) & QUEUED) == 0)
+        return NULL;
+    uint32_t word = latch(lock);
+    list_for_each (link, &lock.queue->waiters) {
+        struct local_lock_waiter *waiter = container_of(link, struct local_lock_waiter, link);
+        if (waiter->offer.work != NULL && waiter->offer.node == node) {
+            found = waiter;
+            break;
+        }
+    }
+    if (found != NULL) {
+        list_remove(&found->link);
+        found->adopted = true;
+    }
+    unlatch(lock, HELD, word >> HANDOVERS_SHIFT);
+    return found;
+}
+
+void *local_lock_work(const struct local_lock_waiter *waiter)
+{
+    return waiter->offer.work;
+}
+
+void local_lock_put_back(struct local_locks *locks, const struct local_lock_grant *grant,
+                         struct local_lock_waiter *waiter)
+{
+    struct lock lock = lock_at(locks, grant->address);
+    uint32_t word = latch(lock);
+    waiter->adopted = false;
+    waiter->offer.work = NULL; /* not again: it needs the lock */
+    list_push_front(&lock.queue->waiters, &waiter->link);
+    unlatch(lock, HELD, word >> HANDOVERS_SHIFT);
+}
+
+void local_lock_done(struct local_locks *locks, const struct local_lock_grant *grant,
+                     struct local_lock_waiter *waiter)
+{
+    struct lock lock = lock_at(locks, grant->address);
+    uint32_t word = latch(lock);
+    waiter->done = true;
+    atomic_fetch_add_explicit(&locks->adopted, 1, memory_order_relaxed);
+    rt_charge(RT_COST_HANDOFF);
+    /* Under the latch: afterwards the waiter may be gone. */
+    rt_unpark(waiter->task);
+    unlatch(lock, word & HELD, word >> HANDOVERS_SHIFT);
 }
 
 bool local_lock_successor(struct local_locks *locks, const struct local_lock_grant *grant)
@@ -183,7 +245,7 @@ bool local_lock_successor(struct local_locks *locks, const struct local_lock_gra
     uint32_t word = latch(lock), handovers = word >> HANDOVERS_SHIFT;
     if (!list_empty(&lock.queue->waiters) && handovers < LOCAL_LOCK_HANDOVERS) {
         struct list *link = list_pop_front(&lock.queue->waiters);
-        lock.queue->successor = container_of(link, struct waiter, link);
+        lock.queue->successor = container_of(link, struct local_lock_waiter, link);
         chosen = true;
     }
     unlatch(lock, HELD, handovers);
@@ -191,7 +253,7 @@ bool local_lock_successor(struct local_locks *locks, const struct local_lock_gra
 }
 
 void local_lock_release(struct local_locks *locks, const struct local_lock_grant *grant,
-                        bool handover)
+                        bool handover, struct local_lock_gift gift)
 {
     struct lock lock = lock_at(locks, grant->address);
     uint32_t word = atomic_load_explicit(lock.word, memory_order_relaxed);
@@ -199,11 +261,11 @@ void local_lock_release(struct local_locks *locks, const struct local_lock_grant
     if ((word & (QUEUED | LATCHED)) == 0 && word_swap(lock, word, 0))
         return;
     word = latch(lock);
-    struct waiter *next = lock.queue->successor;
+    struct local_lock_waiter *next = lock.queue->successor;
     lock.queue->successor = NULL;
     if (next == NULL) {
         struct list *link = list_pop_front(&lock.queue->waiters);
-        next = link == NULL ? NULL : container_of(link, struct waiter, link);
+        next = link == NULL ? NULL : container_of(link, struct local_lock_waiter, link);
     }
     if (next == NULL) {
         unlatch(lock, 0, 0);
@@ -214,6 +276,10 @@ void local_lock_release(struct local_locks *locks, const struct local_lock_grant
     next->word = grant->word;
     if (handover)
         atomic_fetch_add_explicit(&locks->handovers, 1, memory_order_relaxed);
+    if (handover && gift.node != 0 && next->offer.bytes != NULL) {
+        memcpy(next->offer.bytes, gift.bytes, gift.size);
+        next->node = gift.node;
+    }
     rt_charge(RT_COST_HANDOFF);
     /* Under the latch: afterwards the waiter may be gone. */
     rt_unpark(next->task);
@@ -223,5 +289,6 @@ void local_lock_release(struct local_locks *locks, const struct local_lock_grant
 void local_locks_stats(struct local_locks *locks, struct local_lock_stats *out)
 {
     *out = (struct local_lock_stats){.waits = atomic_load(&locks->waits),
-                                     .handovers = atomic_load(&locks->handovers)};
+                                     .handovers = atomic_load(&locks->handovers),
+                                     .adopted = atomic_load(&locks->adopted)};
 }
