@@ -39,3 +39,6 @@ rt_switch:
     .size rt_switch, .-rt_switch
     .section .note.GNU-stack, "", %progbits
 #endif
+
+/* On every machine: an object without it asks for an executable stack. */
+    .section .note.GNU-stack,"",%progbits

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "store/keys.h"
 #include "store/store_int.h"
 
 /* An engine's operation, and how it ended. */
@@ -149,21 +150,6 @@ static bool scan_pair(void *context, struct slice key, struct slice value)
     return !scan->stopped;
 }
 
-/* The least key above one; false if there is none of ENGINE_KEY_MAX bytes. */
-static bool key_after(uint8_t *key, size_t *size)
-{
-    if (*size < ENGINE_KEY_MAX) {
-        key[(*size)++] = 0;
-        return true;
-    }
-    while (*size > 0 && key[*size - 1] == 0xff)
-        --*size;
-    if (*size == 0)
-        return false;
-    key[*size - 1]++;
-    return true;
-}
-
 /* What is left of the range; false: nothing. */
 static bool scan_rest(struct scan *scan, const struct engine_range *range)
 {
@@ -177,7 +163,7 @@ static bool scan_rest(struct scan *scan, const struct engine_range *range)
         scan->left.no_high = false;
         return true;
     }
-    if (!key_after(scan->last, &scan->last_size))
+    if (!key_after(scan->last, &scan->last_size, ENGINE_KEY_MAX))
         return false;
     scan->left.low = slice_of(scan->last, scan->last_size);
     return true;
