@@ -403,6 +403,9 @@ static void call_task(void *arg)
 {
     struct call *call = arg;
     call->fn(call->arg);
+    /* A late unpark's message is on the way: the task ends when it has come, and so does the call. */
+    while (atomic_load_explicit(&rt_task_self()->posted, memory_order_acquire))
+        rt_yield_co();
     call->done = true;
 }
 

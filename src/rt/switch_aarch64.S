@@ -37,7 +37,6 @@ rt_switch:
     add sp, sp, #160
     br x30
     .size rt_switch, .-rt_switch
-    .section .note.GNU-stack, "", %progbits
 #endif
 
 /* On every machine: an object without it asks for an executable stack. */

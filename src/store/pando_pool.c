@@ -142,6 +142,7 @@ static enum pando_status open_checked(const struct pando_options *options, struc
         pool_free(pool);
         return status;
     }
+    error[0] = '\0';
     *out = pool;
     return PANDO_OK;
 }
