@@ -7,10 +7,10 @@
 
 /* ---- databases ------------------------------------------------------------------------------- */
 
-/* Short keys: 14 pairs of 16 and 64 bytes in a node of 2 KiB, 70 % full. Long ones: four pairs of the
- * largest keys have to fit. */
+/* Four pairs of the largest have to fit into a node. Of pairs of 16 and 64 bytes there are ten or
+ * eleven in one for short keys, which is 70 % of it. */
 static const struct engine_shape shapes[2] = {
-    {.key_max = KEYSPACE_SHORT_MAX, .value_inline = 256, .node_bytes = 2048},
+    {.key_max = KEYSPACE_SHORT_MAX, .value_inline = 208, .node_bytes = 1536},
     {.key_max = KEYSPACE_KEY_MAX, .value_inline = 256, .node_bytes = 8192},
 };
 

@@ -12,7 +12,7 @@
 #include "server/value.h"
 
 enum {
-    KEYSPACE_SHORT_MAX = 128,
+    KEYSPACE_SHORT_MAX = 96,
     KEYSPACE_KEY_MAX = ENGINE_KEY_MAX,
 };
 
