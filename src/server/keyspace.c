@@ -66,6 +66,24 @@ enum pando_status keyspace_find_co(struct server_thread *thread, unsigned number
     return open_both_co(thread, number, false, error, sizeof(error));
 }
 
+void keyspace_refresh_co(struct server_thread *thread)
+{
+    char error[SERVER_ERROR_BYTES];
+    for (unsigned i = 0; i < SERVER_DATABASES; i++) {
+        struct store_table **tables = thread->databases[i].tables;
+        for (int j = 0; j < 2; j++) {
+            struct store_table *fresh;
+            char name[POOL_NAME_MAX];
+            if (tables[j] == NULL || !store_table_dropped(tables[j]))
+                continue;
+            snprintf(name, sizeof(name), j == 0 ? "db%u" : "db%u.long", i);
+            /* The old handle may be in use; it goes with the thread. */
+            if (open_table_co(thread, name, &shapes[j], &fresh, error, sizeof(error)) == PANDO_OK)
+                tables[j] = fresh;
+        }
+    }
+}
+
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 void reply_failure(struct reply *reply, enum pando_status status)

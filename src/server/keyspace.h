@@ -23,6 +23,9 @@ PANDO_MUST_CHECK enum pando_status keyspace_open_co(struct server_thread *thread
 /* Opens it if it is in the pool; NOT_FOUND. */
 PANDO_MUST_CHECK enum pando_status keyspace_find_co(struct server_thread *thread, unsigned number);
 
+/* Makes databases anew whose tables somebody dropped with other means. Now and then. */
+void keyspace_refresh_co(struct server_thread *thread);
+
 static inline struct store_table *keyspace_table(const struct call *call, struct slice key)
 {
     return call->thread->databases[call->client->database].tables[key.size > KEYSPACE_SHORT_MAX];
