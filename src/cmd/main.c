@@ -8,6 +8,7 @@
 #include "cmd/bench_engine.h"
 #include "cmd/check.h"
 #include "cmd/cmd.h"
+#include "cmd/dump.h"
 #include "cmd/table.h"
 
 const char *cmd_program = "pando";
@@ -21,6 +22,8 @@ static const struct cmd commands[] = {
     {"table create", "create a table", cmd_table_create},
     {"table drop", "remove a table", cmd_table_drop},
     {"table verify", "check tables, also while they are used", cmd_table_verify},
+    {"dump", "write a table to a file", cmd_dump},
+    {"load", "load such a file into a table", cmd_load_file},
     {"shell", "read and write the words of a pool by hand", cmd_shell},
     {"bench", "measure an engine", cmd_bench},
     {"fabric-bench", "measure raw operations on a pool", cmd_fabric_bench},

@@ -348,6 +348,12 @@ void store_batch_co(struct store_table *table, struct engine_batch_op *ops, size
     engine_batch_co(table->engine, ops, count, width);
 }
 
+enum pando_status store_bulk_load_co(struct store_table *table, engine_feed_fn next, void *context,
+                                     unsigned fill)
+{
+    return engine_bulk_load_co(table->engine, next, context, fill);
+}
+
 enum pando_status store_verify_co(struct store_table *table, struct engine_census *out, char *error,
                                   size_t error_bytes)
 {
