@@ -8,6 +8,7 @@
 #include "cmd/bench_engine.h"
 #include "cmd/check.h"
 #include "cmd/cmd.h"
+#include "cmd/completion.h"
 #include "cmd/dump.h"
 #include "cmd/table.h"
 
@@ -26,6 +27,7 @@ static const struct cmd commands[] = {
     {"load", "load such a file into a table", cmd_load_file},
     {"shell", "read and write the words of a pool by hand", cmd_shell},
     {"bench", "measure an engine", cmd_bench},
+    {"completion", "print the completion of commands and options for a shell", cmd_completion},
     {"fabric-bench", "measure raw operations on a pool", cmd_fabric_bench},
     {"check", "attack an engine in a simulated cluster and check what its clients saw", cmd_check},
 };
@@ -87,6 +89,48 @@ static int run_group(int argc, char **argv)
     return EXIT_USAGE;
 }
 
+/* pando(1), in the language of man(7). */
+static void print_man(void)
+{
+    printf(".TH PANDO 1 \"\" \"pando %s\" \"User Commands\"\n.SH NAME\n"
+           "pando \\- an ordered key-value store on disaggregated memory\n"
+           ".SH SYNOPSIS\n.B pando\n.I COMMAND\n[\\fIOPTION\\fR]...\n"
+           ".SH DESCRIPTION\nMemory nodes hold the bytes; every other process reaches them by "
+           "one-sided READ, WRITE and CAS over shared memory or TCP.\n.SH COMMANDS\n",
+           PANDO_RELEASE);
+    for (size_t i = 0; i < COMMANDS; i++)
+        printf(".TP\n.B %s\n%s\n", commands[i].name, commands[i].summary);
+    printf(".SH OPTIONS\n.TP\n\\fB\\-\\-help\\fR\nList the commands; "
+           "\\fBpando\\fR \\fICOMMAND\\fR \\fB\\-\\-help\\fR describes one.\n"
+           ".TP\n\\fB\\-\\-version\\fR\nSay which release this is.\n"
+           ".SH FILES\nEvery command reads its options also from the environment and from the "
+           "file that \\fB\\-\\-config\\fR names; the pages of the commands say how.\n"
+           ".SH SEE ALSO\n");
+    for (size_t i = 0; i < COMMANDS; i++) {
+        printf(".BR pando\\-");
+        for (const char *p = commands[i].name; *p != '\0'; p++)
+            fputs(*p == ' ' || *p == '-' ? "\\-" : (char[]){*p, '\0'}, stdout);
+        printf(" (1)%s\n", i + 1 < COMMANDS ? "," : "");
+    }
+}
+
+/* What manual pages and completions are made from. */
+static int print_for_machines(const char *what)
+{
+    if (strcmp(what, "man") == 0) {
+        print_man();
+        return EXIT_OK;
+    }
+    if (strcmp(what, "commands") != 0) {
+        fprintf(stderr, "pando: --help=%.32s: there is --help, --help=man and --help=commands\n",
+                what);
+        return EXIT_USAGE;
+    }
+    for (size_t i = 0; i < COMMANDS; i++)
+        printf("%s\t%s\n", commands[i].name, commands[i].summary);
+    return EXIT_OK;
+}
+
 /* How many letters at the beginning and at the end two words share. */
 static size_t likeness(const char *a, const char *b)
 {
@@ -131,6 +175,8 @@ int main(int argc, char **argv)
         print_help(stdout, NULL);
         return EXIT_OK;
     }
+    if (strncmp(argv[1], "--help=", 7) == 0)
+        return print_for_machines(argv[1] + 7);
     if (strcmp(argv[1], "--version") == 0) {
         printf("pando %s\n", PANDO_RELEASE);
         return EXIT_OK;
