@@ -23,6 +23,10 @@ expect 1 'too large' table create huge --pool "$POOL" --key-max 1M
 expect 2 'an argument is missing' table create --pool "$POOL"
 expect 0 '^users  *sherman  *32 B' table list --pool "$POOL"
 expect 0 '"name":"users"' table list --pool "$POOL" --json -
+expect 1 'there is no table' table drop nonesuch --pool "$POOL"
+expect 0 '^created gone' table create gone --pool "$POOL"
+expect 0 '^dropped gone' table drop gone --pool "$POOL"
+expect 1 'there is no table' table drop gone --pool "$POOL"
 expect 1 'pando table list' table verify nonesuch --pool "$POOL"
 expect 2 'no such command; `pando table --help`' table frobnicate
 expect 0 'table verify' table --help
@@ -52,6 +56,7 @@ cmp -i 128 "$DIR/a.dump" "$DIR/b.dump" || fail "the copy differs"
 expect 0 '^moving: ' load "$DIR/a.dump" --table moving --merge --pool "$POOL"
 expect 0 '' dump "$DIR/b.dump" --table moving --pool "$POOL"
 cmp -i 128 "$DIR/a.dump" "$DIR/b.dump" || fail "the merged table differs"
+expect 0 '^dropped moving' table drop moving --pool "$POOL"
 
 # --- long values ---
 run "$PANDO" bench --pool "$POOL" --workload load --records 2000 --value-size 5000 --table long --keep
