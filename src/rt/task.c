@@ -220,6 +220,11 @@ uint64_t rt_coarse_ns(void)
     return rt_current_loop->driver->coarse_ns(rt_current_loop);
 }
 
+uint64_t rt_wall_us(void)
+{
+    return rt_current_loop->driver->wall_us(rt_current_loop);
+}
+
 uint64_t rt_random(void)
 {
     return rt_current_loop->driver->random(rt_current_loop);
