@@ -69,6 +69,14 @@ struct cmd_pool {
         CONFIG_TEXT_INTO(settings, member)                                                         \
     }
 
+#define CMD_METRICS_OPTION(settings, member)                                                       \
+    {                                                                                              \
+        .name = "metrics", .metavar = "HOST:PORT",                                                 \
+        .help = "Answer GET /metrics for Prometheus here, for example 127.0.0.1:9380; a port "     \
+                "alone is one of 127.0.0.1.",                                                      \
+        CONFIG_TEXT_INTO(settings, member)                                                         \
+    }
+
 #define CMD_POOL_OPTIONS(settings)                                                                 \
     {.name = "pool",                                                                               \
      .metavar = "URI",                                                                             \

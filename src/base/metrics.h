@@ -1,0 +1,42 @@
+/*
+ * metrics.h - a text in the exposition format of Prometheus (version 0.0.4).
+ *
+ *   metrics_family(&m, "pando_commands_total", METRICS_COUNTER, "Commands executed.");
+ *   metrics_u64(&m, "pando_commands_total", "command=\"get\"", 42);
+ *
+ * A family's samples follow its head at once. Out of memory is remembered and found at the end.
+ */
+#ifndef BASE_METRICS_H
+#define BASE_METRICS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct metrics {
+    char *text; /* NUL-terminated, or NULL */
+    size_t size, capacity;
+    bool failed;
+};
+
+enum metrics_type { METRICS_COUNTER, METRICS_GAUGE, METRICS_SUMMARY, METRICS_HISTOGRAM };
+
+/* All zeroes is an empty text. */
+void metrics_fini(struct metrics *metrics);
+
+/* Names and help are the program's own: letters, digits and '_'; one line. */
+void metrics_family(struct metrics *metrics, const char *name, enum metrics_type type,
+                    const char *help);
+
+/* Labels as they stand between the braces, or NULL. */
+void metrics_u64(struct metrics *metrics, const char *name, const char *labels, uint64_t value);
+void metrics_double(struct metrics *metrics, const char *name, const char *labels, double value);
+
+/* A family of one sample without labels. */
+void metrics_one(struct metrics *metrics, const char *name, enum metrics_type type,
+                 const char *help, uint64_t value);
+
+/* A value from outside inside a label's quotes, cut if it is too long. Returns `out`. */
+const char *metrics_escape(const char *value, char *out, size_t out_bytes);
+
+#endif
