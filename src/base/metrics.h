@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/slice.h"
+
 struct metrics {
     char *text; /* NUL-terminated, or NULL */
     size_t size, capacity;
@@ -38,5 +40,24 @@ void metrics_one(struct metrics *metrics, const char *name, enum metrics_type ty
 
 /* A value from outside inside a label's quotes, cut if it is too long. Returns `out`. */
 const char *metrics_escape(const char *value, char *out, size_t out_bytes);
+
+/* ---- reading one ----------------------------------------------------------------------------- */
+
+/* A line of such a text; the slices live as long as the text. */
+struct metrics_sample {
+    struct slice name;
+    struct slice labels; /* between the braces */
+    double value;
+};
+
+/* Takes the next sample off the front of the text; false at its end. Lines that are none are left out:
+ * the text may come from anybody. */
+bool metrics_next(struct slice *text, struct metrics_sample *out);
+
+bool metrics_is(const struct metrics_sample *sample, const char *name);
+
+/* A label's value, with its escapes taken back, cut to fit; false: it has no such label. */
+bool metrics_label(const struct metrics_sample *sample, const char *label, char *out,
+                   size_t out_bytes);
 
 #endif
