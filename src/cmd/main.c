@@ -11,6 +11,7 @@
 #include "cmd/completion.h"
 #include "cmd/dump.h"
 #include "cmd/table.h"
+#include "cmd/top.h"
 
 const char *cmd_program = "pando";
 
@@ -20,6 +21,7 @@ static const struct cmd commands[] = {
     {"serve", "serve a pool to Redis clients", cmd_serve},
     {"memory", "run a memory node", cmd_memory},
     {"status", "show what is in a pool and whether its memory nodes can be reached", cmd_status},
+    {"top", "show live what servers do and how their pool is", cmd_top},
     {"table list", "list the tables of a pool", cmd_table_list},
     {"table create", "create a table", cmd_table_create},
     {"table drop", "remove a table", cmd_table_drop},
