@@ -2,12 +2,13 @@
  * operations.c - the engine's operations on a table that may be dropped, in a process that may have to
  * join the pool again.
  *
- * Each counts itself in, runs in the engine, and counts itself out. FENCED means that nothing was done:
- * it is done again in the next life. Engines say UNKNOWN where they cannot tell, and so does the store.
+ * Each counts itself in, runs in the engine, and counts itself out. FENCED, TIMEOUT and BROKEN mean that
+ * nothing was done: after FENCED it is done again in the next life. Engines say UNKNOWN where they cannot tell, and so does the store.
  */
 #include <string.h>
 
 #include "base/assert.h"
+#include "store/keys.h"
 #include "store/store_int.h"
 
 /* An engine's operation, and how it ended. */
@@ -18,18 +19,54 @@ struct attempt {
     enum pando_status status;
 };
 
+static const uint64_t DOUBT_LOOK_NS = 5 * RT_NS_PER_MS;
+enum { DOUBT_LEASES = 3 };
+
+/* A process that was stopped finds its deadlines past and its connections cut before it learns that it
+ * was declared dead. While its lease is over by its own clock, what could not be done waits until it is
+ * known which: the next life (OK), or this one after all (OK), or neither in time (the status). */
+static enum pando_status doubt_co(struct store_thread *thread, uint64_t life,
+                                  enum pando_status status)
+{
+    struct store *store = thread->store;
+    uint64_t deadline_ns = rt_now_ns() + DOUBT_LEASES * store->lease_ns;
+    while (rt_now_ns() < deadline_ns) {
+        if (atomic_load(&store->life_number) != life)
+            return PANDO_OK;
+        if (thread->life == NULL || thread->life->number != life)
+            return status; /* another task is moving the thread */
+        if (pool_fenced(thread->life->pool))
+            return store_reborn_co(store, life);
+        if (pool_lease_valid(thread->life->pool))
+            return PANDO_OK;
+        rt_sleep_co(DOUBT_LOOK_NS);
+    }
+    return status;
+}
+
+/* Whether it was not done because the process is, or may be, no member any more. */
+static bool lost_its_life(const struct attempt *attempt)
+{
+    const struct pool *pool = attempt->table->thread->life->pool;
+    return attempt->status == PANDO_FENCED ||
+           ((attempt->status == PANDO_TIMEOUT || attempt->status == PANDO_BROKEN) &&
+            !pool_lease_valid(pool));
+}
+
 /* False: it is over, and its status says how. Otherwise the caller runs it and sets the status. */
 static bool attempt_co(struct attempt *attempt)
 {
     struct store_table *table = attempt->table;
     if (attempt->count > 0) {
+        bool again = lost_its_life(attempt);
         store_table_leave(table);
-        if (attempt->status != PANDO_FENCED)
-            return false;
-        attempt->status = attempt->count > STORE_REJOINS_MAX
-                              ? PANDO_TIMEOUT
-                              : store_reborn_co(table->thread->store, attempt->life);
-        if (attempt->status != PANDO_OK)
+        if (again && attempt->count > STORE_REJOINS_MAX)
+            attempt->status = PANDO_TIMEOUT;
+        else if (attempt->status == PANDO_FENCED)
+            attempt->status = store_reborn_co(table->thread->store, attempt->life);
+        else if (again)
+            attempt->status = doubt_co(table->thread, attempt->life, attempt->status);
+        if (!again || attempt->status != PANDO_OK)
             return false;
     }
     attempt->count++;
@@ -125,21 +162,6 @@ static bool scan_pair(void *context, struct slice key, struct slice value)
     return !scan->stopped;
 }
 
-/* The least key above one; false if there is none of ENGINE_KEY_MAX bytes. */
-static bool key_after(uint8_t *key, size_t *size)
-{
-    if (*size < ENGINE_KEY_MAX) {
-        key[(*size)++] = 0;
-        return true;
-    }
-    while (*size > 0 && key[*size - 1] == 0xff)
-        --*size;
-    if (*size == 0)
-        return false;
-    key[*size - 1]++;
-    return true;
-}
-
 /* What is left of the range; false: nothing. */
 static bool scan_rest(struct scan *scan, const struct engine_range *range)
 {
@@ -153,7 +175,7 @@ static bool scan_rest(struct scan *scan, const struct engine_range *range)
         scan->left.no_high = false;
         return true;
     }
-    if (!key_after(scan->last, &scan->last_size))
+    if (!key_after(scan->last, &scan->last_size, ENGINE_KEY_MAX))
         return false;
     scan->left.low = slice_of(scan->last, scan->last_size);
     return true;

@@ -95,6 +95,9 @@ PANDO_MUST_CHECK enum pando_status store_table_list_co(struct store_thread *thre
 /* Whether it is known here that the table was dropped. */
 bool store_table_dropped(const struct store_table *table);
 
+/* The table's number: another table of the same name has another. */
+uint64_t store_table_number(const struct store_table *table);
+
 const struct engine_shape *store_table_shape(const struct store_table *table);
 
 /* ---- operations (engine.h has their contracts) ----------------------------------------------- */

@@ -454,6 +454,11 @@ bool store_table_dropped(const struct store_table *table)
     return table->gone || (table->shared != NULL && atomic_load(&table->shared->dropped));
 }
 
+uint64_t store_table_number(const struct store_table *table)
+{
+    return table->number;
+}
+
 const struct engine_shape *store_table_shape(const struct store_table *table)
 {
     return &table->shape;
