@@ -39,21 +39,16 @@ void command_time_co(struct call *call)
 
 void command_select_co(struct call *call)
 {
-    int64_t number;
+    unsigned number;
     char error[SERVER_ERROR_BYTES] = "";
-    if (!call_integer(call, 1, &number))
+    if (!call_database(call, 1, &number))
         return;
-    if (number < 0 || number >= SERVER_DATABASES) {
-        reply_error(call->reply, "ERR DB index is out of range");
-        return;
-    }
-    enum pando_status status =
-        keyspace_open_co(call->thread, (unsigned)number, error, sizeof(error));
+    enum pando_status status = keyspace_open_co(call->thread, number, error, sizeof(error));
     if (status != PANDO_OK) {
         reply_failure(call->reply, status);
         return;
     }
-    call->client->database = (unsigned)number;
+    call->client->database = number;
     reply_ok(call->reply);
 }
 

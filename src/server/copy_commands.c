@@ -133,7 +133,7 @@ void command_renamenx_co(struct call *call)
 /* ---- COPY ------------------------------------------------------------------------------------ */
 
 struct copy_options {
-    int64_t database;
+    unsigned database;
     bool replace;
 };
 
@@ -143,12 +143,8 @@ static bool copy_options(struct call *call, struct copy_options *options)
         if (call_word_is(call, i, "replace")) {
             options->replace = true;
         } else if (call_word_is(call, i, "db") && i + 1 < call->count) {
-            if (!call_integer(call, ++i, &options->database))
+            if (!call_database(call, ++i, &options->database))
                 return false;
-            if (options->database < 0 || options->database >= SERVER_DATABASES) {
-                reply_error(call->reply, "ERR DB index is out of range");
-                return false;
-            }
         } else {
             reply_error(call->reply, "ERR syntax error");
             return false;
@@ -160,18 +156,18 @@ static bool copy_options(struct call *call, struct copy_options *options)
 void command_copy_co(struct call *call)
 {
     struct slice from = call_word(call, 1), to = call_word(call, 2);
-    struct copy_options options = {.database = (int64_t)call->client->database};
+    struct copy_options options = {.database = call->client->database};
     struct stored stored = {0};
     char error[SERVER_ERROR_BYTES] = "";
 
     if (!copy_options(call, &options) || !call_key_fits(call, to))
         return;
-    if ((unsigned)options.database == call->client->database && slice_equal(from, to)) {
+    if (options.database == call->client->database && slice_equal(from, to)) {
         reply_error(call->reply, "ERR source and destination objects are the same");
         return;
     }
     enum pando_status status =
-        keyspace_open_co(call->thread, (unsigned)options.database, error, sizeof(error));
+        keyspace_open_co(call->thread, options.database, error, sizeof(error));
     if (status == PANDO_OK)
         status = from.size > KEYSPACE_KEY_MAX ? PANDO_NOT_FOUND
                                               : fetch_co(keyspace_table(call, from), from, &stored);

@@ -13,7 +13,8 @@ static bool time_option(struct call *call, size_t *at, struct expiry_options *ou
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         if (!call_word_is(call, *at, kinds[i].name))
             continue;
-        if (out->has_time || out->keep_ttl || out->persist || *at + 1 >= call->count)
+        bool same = out->seconds == kinds[i].seconds && out->absolute == kinds[i].absolute;
+        if ((out->has_time && !same) || out->keep_ttl || out->persist || *at + 1 >= call->count)
             return false;
         out->has_time = true;
         out->seconds = kinds[i].seconds;

@@ -195,15 +195,15 @@ enum { SETTINGS = sizeof(settings) / sizeof(settings[0]) };
 static void config_get_co(struct call *call)
 {
     const struct server *server = call->thread->server;
-    bool chosen[SETTINGS] = {0};
+    size_t chosen[SETTINGS] = {0}; /* by which word */
     uint64_t count = 0;
 
     for (size_t word = 2; word < call->count; word++) {
         for (size_t i = 0; i < SETTINGS; i++) {
-            if (chosen[i] ||
+            if (chosen[i] != 0 ||
                 !pattern_matches_folded(call_word(call, word), slice_of_text(settings[i].name)))
                 continue;
-            chosen[i] = true;
+            chosen[i] = word;
             count++;
         }
     }
@@ -211,9 +211,13 @@ static void config_get_co(struct call *call)
     for (size_t i = 0; i < SETTINGS; i++) {
         uint64_t number;
         char text[32];
-        if (!chosen[i])
+        if (chosen[i] == 0)
             continue;
-        reply_text(call->reply, settings[i].name);
+        /* A name is repeated as it was written; a pattern is not. */
+        if (call_word_is(call, chosen[i], settings[i].name))
+            reply_bulk(call->reply, call_word(call, chosen[i]));
+        else
+            reply_text(call->reply, settings[i].name);
         memcpy(&number, (const char *)&server->options + settings[i].offset, sizeof(number));
         snprintf(text, sizeof(text), "%llu", (unsigned long long)(number / settings[i].divisor));
         reply_text(call->reply, settings[i].text != NULL ? settings[i].text : text);
@@ -223,7 +227,7 @@ static void config_get_co(struct call *call)
 static void config_set_co(struct call *call)
 {
     if (call->count % 2 != 0) {
-        reply_error(call->reply, "ERR wrong number of arguments for 'config|set' command");
+        reply_error(call->reply, "ERR syntax error");
         return;
     }
     for (size_t word = 2; word < call->count; word += 2) {
@@ -326,7 +330,7 @@ static void command_info_list_co(struct call *call)
     for (size_t i = 2; i < call->count; i++) {
         const struct command *command = command_find(call_word(call, i));
         if (command == NULL)
-            reply_null_array(call->reply);
+            reply_null(call->reply);
         else
             reply_command(call->reply, command);
     }
@@ -398,7 +402,7 @@ void command_command_co(struct call *call)
     static const struct subcommand list[] = {
         {"count", 2, command_count_co},      {"info", -2, command_info_list_co},
         {"list", -2, command_names_co},      {"docs", -2, command_docs_co},
-        {"getkeys", -3, command_getkeys_co},
+        {"getkeys", -4, command_getkeys_co},
     };
     if (call->count == 1)
         command_all(call);

@@ -104,6 +104,21 @@ bool call_integer(struct call *call, size_t index, int64_t *out)
     return false;
 }
 
+bool call_database(struct call *call, size_t index, unsigned *out)
+{
+    int64_t number;
+    if (!call_integer(call, index, &number))
+        return false;
+    if (number < INT32_MIN || number > INT32_MAX)
+        reply_errorf(call->reply, "ERR value is out of range, value must between %d and %d",
+                     INT32_MIN, INT32_MAX);
+    else if (number < 0 || number >= SERVER_DATABASES)
+        reply_error(call->reply, "ERR DB index is out of range");
+    else
+        *out = (unsigned)number;
+    return number >= 0 && number < SERVER_DATABASES;
+}
+
 bool call_key_fits(struct call *call, struct slice key)
 {
     if (key.size <= KEYSPACE_KEY_MAX)

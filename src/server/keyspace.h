@@ -86,6 +86,7 @@ static inline struct engine_change edit_remove(void)
 
 /* False: the error was replied. */
 bool call_integer(struct call *call, size_t index, int64_t *out);
+bool call_database(struct call *call, size_t index, unsigned *out);
 bool call_key_fits(struct call *call, struct slice key);
 
 /* Stores bytes of the input without copying them, if the header can be put in front of them. The

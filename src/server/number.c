@@ -51,7 +51,7 @@ size_t number_format(char out[NUMBER_TEXT_MAX], int64_t value)
 
 bool number_parse_float(struct slice text, long double *out)
 {
-    char copy[256], *end;
+    char copy[NUMBER_FLOAT_TEXT_MAX], *end;
     if (text.size == 0 || text.size >= sizeof(copy))
         return false;
     memcpy(copy, text.data, text.size);

@@ -58,8 +58,6 @@ struct scan_options {
 static bool parse_cursor(struct slice word, uint64_t *out)
 {
     uint64_t value = 0;
-    if (word.size == 0)
-        return false;
     for (size_t i = 0; i < word.size; i++) {
         uint8_t digit = (uint8_t)(word.data[i] - '0');
         if (digit > 9 || __builtin_mul_overflow(value, 10, &value) ||

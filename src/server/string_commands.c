@@ -275,9 +275,23 @@ static struct engine_change getex_change(struct edit *edit)
 void command_getex_co(struct call *call)
 {
     struct set_edit set = {0};
-    if (!expiry_parse(call, 2, EXPIRY_GETEX, &set.options) ||
-        !expiry_moment(call, &set.options, &set.expire_ms))
+    struct slice key = call_word(call, 1);
+    size_t mark = reply_mark(call->reply);
+    struct glance glance;
+    enum pando_status status;
+
+    if (!expiry_parse(call, 2, EXPIRY_GETEX, &set.options))
         return;
+    if (!expiry_moment(call, &set.options, &set.expire_ms)) {
+        /* Of a key that is not there Redis does not look at the time. */
+        if (!keyspace_glance_co(keyspace_table(call, key), key, &glance, &status) &&
+            status == PANDO_NOT_FOUND) {
+            reply_rewind(call->reply, mark);
+            call->reply->errors--;
+            reply_null(call->reply);
+        }
+        return;
+    }
     if (!set.options.has_time && !set.options.persist)
         command_get_co(call);
     else
