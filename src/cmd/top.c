@@ -41,7 +41,8 @@ static const struct config_option options[] = {
      .default_text = "1s",
      CONFIG_DURATION_INTO(struct settings, interval)},
     {.name = "once",
-     .help = "Look twice, print what happened between, and end: for scripts.",
+     .help = "Look twice, print what happened between, and end: for scripts. Without a terminal "
+             "that is what it does.",
      CONFIG_BOOL_INTO(struct settings, once)},
     CMD_POOL_OPTIONS_IF(struct settings, false),
 };
@@ -107,7 +108,6 @@ static void look_co(struct top *top, struct store_thread *thread, struct top_sna
 static void terminal_begin(struct top *top)
 {
     struct termios raw;
-    top->terminal = !top->settings->once && isatty(STDOUT_FILENO) == 1;
     if (!top->terminal)
         return;
     if (isatty(STDIN_FILENO) == 1 && tcgetattr(STDIN_FILENO, &top->before) == 0) {
@@ -172,10 +172,12 @@ static int run_co(void *context, struct store_thread *thread)
     struct top *top = context;
     uint64_t interval_ns = top->settings->interval;
     unsigned turn = 0;
+    bool once = top->settings->once || isatty(STDOUT_FILENO) != 1;
+
+    top->terminal = !once;
 
     look_co(top, thread, &top->snapshots[0]);
-    if (top->problem[0] != '\0' && (top->settings->once || top->snapshots[0].servers == 0) &&
-        thread == NULL) {
+    if (top->problem[0] != '\0' && (once || top->snapshots[0].servers == 0) && thread == NULL) {
         cmd_error("top", "%s", top->problem);
         return EXIT_FAILED;
     }
@@ -185,11 +187,11 @@ static int run_co(void *context, struct store_thread *thread)
         look_co(top, thread, &top->snapshots[1 - turn]);
         draw(top, &top->snapshots[turn], &top->snapshots[1 - turn]);
         turn = 1 - turn;
-        if (top->settings->once)
+        if (once)
             break;
     }
     terminal_end(top);
-    return top->settings->once && top->problem[0] != '\0' ? EXIT_FAILED : EXIT_OK;
+    return once && top->problem[0] != '\0' ? EXIT_FAILED : EXIT_OK;
 }
 
 /* ---- starting -------------------------------------------------------------------------------- */
