@@ -211,7 +211,8 @@ static void serve_co(struct client *client)
 static void buffers_return(struct client *client)
 {
     struct server_thread *thread = client->thread;
-    if (client->input != NULL && bytes_used(&client->input->bytes) == 0) {
+    if (client->input != NULL && bytes_used(&client->input->bytes) == 0 &&
+        !client->input->parser.in_request) {
         input_give(thread, client->input);
         client->input = NULL;
     }

@@ -23,6 +23,7 @@ struct call {
     uint8_t *base;
     const struct resp_word *words;
     size_t count;
+    unsigned behind; /* how many of the same batch were before it, one after the other */
 };
 
 static inline struct slice call_word(const struct call *call, size_t index)

@@ -7,10 +7,10 @@
 
 /* ---- databases ------------------------------------------------------------------------------- */
 
-/* Short keys: 14 pairs of 16 and 64 bytes in a node of 2 KiB, 70 % full. Long ones: four pairs of the
- * largest keys have to fit. */
+/* Four pairs of the largest have to fit into a node. Of pairs of 16 and 64 bytes there are ten or
+ * eleven in one for short keys, which is 70 % of it. */
 static const struct engine_shape shapes[2] = {
-    {.key_max = KEYSPACE_SHORT_MAX, .value_inline = 256, .node_bytes = 2048},
+    {.key_max = KEYSPACE_SHORT_MAX, .value_inline = 208, .node_bytes = 1536},
     {.key_max = KEYSPACE_KEY_MAX, .value_inline = 256, .node_bytes = 8192},
 };
 
@@ -64,6 +64,24 @@ enum pando_status keyspace_find_co(struct server_thread *thread, unsigned number
 {
     char error[SERVER_ERROR_BYTES];
     return open_both_co(thread, number, false, error, sizeof(error));
+}
+
+void keyspace_refresh_co(struct server_thread *thread)
+{
+    char error[SERVER_ERROR_BYTES];
+    for (unsigned i = 0; i < SERVER_DATABASES; i++) {
+        struct store_table **tables = thread->databases[i].tables;
+        for (int j = 0; j < 2; j++) {
+            struct store_table *fresh;
+            char name[POOL_NAME_MAX];
+            if (tables[j] == NULL || !store_table_dropped(tables[j]))
+                continue;
+            snprintf(name, sizeof(name), j == 0 ? "db%u" : "db%u.long", i);
+            /* The old handle may be in use; it goes with the thread. */
+            if (open_table_co(thread, name, &shapes[j], &fresh, error, sizeof(error)) == PANDO_OK)
+                tables[j] = fresh;
+        }
+    }
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */

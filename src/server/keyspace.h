@@ -12,7 +12,7 @@
 #include "server/value.h"
 
 enum {
-    KEYSPACE_SHORT_MAX = 128,
+    KEYSPACE_SHORT_MAX = 96,
     KEYSPACE_KEY_MAX = ENGINE_KEY_MAX,
 };
 
@@ -22,6 +22,9 @@ PANDO_MUST_CHECK enum pando_status keyspace_open_co(struct server_thread *thread
 
 /* Opens it if it is in the pool; NOT_FOUND. */
 PANDO_MUST_CHECK enum pando_status keyspace_find_co(struct server_thread *thread, unsigned number);
+
+/* Makes databases anew whose tables somebody dropped with other means. Now and then. */
+void keyspace_refresh_co(struct server_thread *thread);
 
 static inline struct store_table *keyspace_table(const struct call *call, struct slice key)
 {

@@ -72,8 +72,9 @@ static struct store_table *table_of_co(struct call *call)
     if (!table_name(call, name))
         return NULL;
     struct range_table *found = opened_table(thread, name);
-    if (found != NULL)
+    if (found != NULL && !store_table_dropped(found->table))
         return found->table;
+    forget_table(thread, name); /* it was dropped, perhaps elsewhere; there may be a new one */
     enum pando_status status =
         store_table_open_co(thread->store, name, &table, error, sizeof(error));
     if (status == PANDO_NOT_FOUND) {

@@ -153,12 +153,31 @@ static enum resp_result parse_line(struct resp_parser *parser, uint8_t *data, si
 
 /* ---- arrays of bulk strings ------------------------------------------------------------------ */
 
+/* Nearly all lengths have one to four digits: how many, or 0 when this is another case. */
+static inline size_t short_length(const uint8_t *line, size_t left, int64_t *value)
+{
+    int64_t number = 0;
+    size_t digits = 0;
+    if (left < 8 || line[1] == '0')
+        return 0;
+    while (digits < 4 && (uint8_t)(line[digits + 1] - '0') < 10)
+        number = number * 10 + (line[++digits] - '0');
+    *value = number;
+    return line[digits + 1] == '\r' ? digits : 0;
+}
+
 /* The number of a line that begins with a type byte; MORE until all of the line is there. */
 static enum resp_result parse_length(struct resp_parser *parser, const uint8_t *data, size_t size,
                                      const char *too_big, int64_t *value, bool *number, char *error)
 {
     const uint8_t *line = data + parser->at;
     size_t left = size - parser->at;
+    size_t digits = short_length(line, left, value);
+    if (digits > 0) {
+        *number = true;
+        parser->at += digits + 3;
+        return RESP_REQUEST;
+    }
     const uint8_t *end = memchr(line, '\r', left < RESP_LINE_MAX ? left : RESP_LINE_MAX);
     if (end == NULL)
         return left > RESP_LINE_MAX ? wrong(error, too_big) : RESP_MORE;

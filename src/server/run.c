@@ -159,10 +159,12 @@ static void run_in_order_co(struct client *client)
     struct call call;
     char error[RESP_ERROR_MAX];
     enum resp_result result = RESP_MORE;
+    unsigned behind = 0;
     while (room_for_replies(client)) {
         result = next_request(client, &call, error);
         if (result != RESP_REQUEST)
             break;
+        call.behind = behind++;
         run_alone_co(&call);
     }
     requests_end(client, result, error);

@@ -335,6 +335,7 @@ static void serve_co(struct server_thread *thread)
         if (thread->index == 0)
             accept_resume(server);
         look_after_co(thread);
+        keyspace_refresh_co(thread);
     }
 }
 

@@ -11,8 +11,8 @@ import time
 
 import lib
 
-KEYS = [b"a", b"b", b"c", b"key:1", b"key:2", b"list", b"", b"\x00\xff\r\n", b"x" * 100, b"y" * 127,
-        b"y" * 128, b"y" * 129, b"z" * 1024, b"h[e]llo", b"h*llo"]
+KEYS = [b"a", b"b", b"c", b"key:1", b"key:2", b"list", b"", b"\x00\xff\r\n", b"x" * 100, b"y" * 96,
+        b"y" * 97, b"y" * 128, b"z" * 1024, b"h[e]llo", b"h*llo"]
 VALUES = [b"", b"0", b"1", b"-1", b"10", b"007", b"9223372036854775807", b"-9223372036854775808",
           b"9223372036854775806", b"3.5", b"1e3", b"-0", b" 1", b"1 ", b"abc", b"hello world",
           b"\xf8", b"\xf9abcdefghij", b"\xff" * 20, b"\x00" * 9, b"v" * 64, b"w" * 255, b"w" * 256,
@@ -89,7 +89,7 @@ class Generator:
             words = [name, self.key(), self.pick(MOMENTS)] + self.expire_options()
         elif name in ("expire", "pexpire"):
             words = [name, self.key(), self.pick([b"-1", b"abc", b"9223372036854775807", b"100000000",
-                                                  b"0"])] + self.expire_options()
+                                                  b"0"])] + self.expire_options([b"NX", b"XX", b"bad"])
         else:
             raise AssertionError(name)
         if r.random() < 0.03:
@@ -100,8 +100,8 @@ class Generator:
         words[0] = self.pick([name, name.upper(), name.capitalize()])
         return words
 
-    def expire_options(self):
-        return [self.pick([b"NX", b"XX", b"GT", b"lt", b"bad"])
+    def expire_options(self, options=(b"NX", b"XX", b"GT", b"lt", b"bad")):
+        return [self.pick(options)
                 for _ in range(self.random.choice([0, 0, 0, 1, 1, 2]))]
 
     def do_set(self):

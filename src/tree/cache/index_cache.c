@@ -1,7 +1,12 @@
 /*
  * index_cache.c - per level, nodes sorted by their low fences in pages of a few hundred: a search
- * is two binary searches over prefixes that lie side by side (of the pages' first nodes, then of one
- * page's), an insertion moves one page.
+ * is two binary searches over words that lie side by side (of the pages' first nodes, then of one
+ * page's), an insertion moves one page. In a node with separators of any size a third one finds the
+ * child.
+ *
+ * A word is the 8 bytes of a key behind what most keys share ("user:"), so that words differ where keys
+ * do. It never decides wrongly: words rise with keys, and of equal ones the keys themselves are
+ * compared.
  */
 #include "tree/cache/index_cache.h"
 
@@ -12,16 +17,18 @@
 #include "base/prng.h"
 #include "rt/rt.h"
 
-enum { LEVELS = 16, PAGE_NODES = 256 };
+enum { LEVELS = 16, PAGE_NODES = 256, SHARED_MAX = 64 };
 
 struct cached {
     uint64_t used; /* the cache's clock when it was last of use */
     uint32_t bytes;
     uint8_t level;
-    uint8_t cell[]; /* the inner node's one cell */
+    uint16_t shared;     /* bytes that all keys between its fences begin with */
+    uint16_t word_count; /* of the separators; 0: not kept */
+    uint64_t data[];     /* the words, then the inner node's one cell */
 };
 
-/* Nodes in the order of their low fences; prefixes are the first 8 bytes of those, big endian. */
+/* Nodes in the order of their low fences; prefixes are the words of those. */
 struct page {
     uint32_t count;
     uint64_t prefixes[PAGE_NODES];
@@ -33,6 +40,9 @@ struct level {
     uint64_t *firsts; /* the first prefix of each page */
     uint32_t count, capacity;
     uint64_t nodes;
+    uint64_t look_again; /* when there are so many nodes: do they share more, or less? */
+    uint32_t shared_size;
+    uint8_t shared[SHARED_MAX]; /* what the low fences begin with, most of them */
 };
 
 struct index_cache {
@@ -44,19 +54,37 @@ struct index_cache {
     struct prng prng;
 };
 
-static uint64_t prefix_of(struct slice key)
+/* The 8 bytes from `from` on as a number, zeroes behind the end. */
+static inline uint64_t word_of(struct slice key, uint32_t from)
 {
-    uint8_t bytes[8] = {0};
-    if (key.size > 0)
-        memcpy(bytes, key.data, key.size < 8 ? key.size : 8);
-    uint64_t word;
-    memcpy(&word, bytes, 8);
+    uint64_t word = 0;
+    if (key.size >= (size_t)from + 8)
+        memcpy(&word, key.data + from, 8);
+    else if (key.size > from)
+        memcpy(&word, key.data + from, key.size - from);
     return __builtin_bswap64(word);
+}
+
+/* Rises with the key: keys below all that begin with what is shared have the least word, and those
+ * above it the greatest. */
+static uint64_t prefix_of(const struct level *level, struct slice key)
+{
+    uint32_t shared = level->shared_size;
+    size_t common = key.size < shared ? key.size : shared;
+    int order = common == 0 ? 0 : memcmp(key.data, level->shared, common);
+    if (order != 0)
+        return order < 0 ? 0 : UINT64_MAX;
+    return key.size < shared ? 0 : word_of(key, shared);
+}
+
+static inline const uint8_t *cell_of(const struct cached *node)
+{
+    return (const uint8_t *)(node->data + node->word_count);
 }
 
 static struct slice low_of(const struct index_cache *cache, const struct cached *node)
 {
-    return node_low_fence(&cache->layout, node->cell);
+    return node_low_fence(&cache->layout, cell_of(node));
 }
 
 struct index_cache *index_cache_create(const struct node_layout *layout, uint64_t budget_bytes,
@@ -118,12 +146,18 @@ static uint32_t prefixes_below(const uint64_t *prefixes, uint32_t count, uint64_
 static bool place_find(const struct index_cache *cache, const struct level *level, struct slice key,
                        bool before, struct place *out)
 {
-    uint64_t prefix = prefix_of(key);
-    uint32_t count = prefixes_below(level->firsts, level->count, prefix);
-    /* Of those with the very same prefix only the keys themselves tell. */
-    while (count < level->count && level->firsts[count] == prefix &&
-           at_or_below(cache, level->pages[count], 0, key, before))
-        count++;
+    uint64_t prefix = prefix_of(level, key);
+    uint32_t count = prefixes_below(level->firsts, level->count, prefix), same = count;
+    /* Of those with the very same word only the keys themselves tell. */
+    while (same < level->count && level->firsts[same] == prefix)
+        same++;
+    while (count < same) {
+        uint32_t middle = (count + same) / 2;
+        if (at_or_below(cache, level->pages[middle], 0, key, before))
+            count = middle + 1;
+        else
+            same = middle;
+    }
     if (count == 0)
         return false;
     out->page = count - 1;
@@ -247,7 +281,7 @@ static bool covers(const struct index_cache *cache, const struct cached *node, s
                    bool before)
 {
     struct slice high;
-    if (!node_high_fence(&cache->layout, node->cell, &high))
+    if (!node_high_fence(&cache->layout, cell_of(node), &high))
         return true;
     int order = slice_compare(key, high);
     return before ? order <= 0 : order < 0;
@@ -264,6 +298,20 @@ static struct cached *node_find(struct index_cache *cache, int l, struct slice k
     return covers(cache, node, key, before) ? node : NULL;
 }
 
+/* The child that covers the key, which the node does. */
+static fabric_address child_of(const struct index_cache *cache, const struct cached *node,
+                               struct slice key)
+{
+    uint32_t index;
+    if (node->word_count > 0) {
+        uint64_t word = word_of(key, node->shared);
+        index = prefixes_below(node->data, node->word_count, word);
+        if (index == node->word_count || node->data[index] != word)
+            return inner_child_at(&cache->layout, cell_of(node), index);
+    }
+    return inner_child(&cache->layout, cell_of(node), key, &index);
+}
+
 bool index_cache_find(struct index_cache *cache, struct slice key, uint8_t level, bool before,
                       struct index_cache_hit *out)
 {
@@ -276,8 +324,8 @@ bool index_cache_find(struct index_cache *cache, struct slice key, uint8_t level
         if (node == NULL)
             continue;
         uint32_t index;
-        out->child = before ? inner_child_before(&cache->layout, node->cell, key, &index)
-                            : inner_child(&cache->layout, node->cell, key, &index);
+        out->child = before ? inner_child_before(&cache->layout, cell_of(node), key, &index)
+                            : child_of(cache, node, key);
         out->child_level = (uint8_t)(l - 1);
         node->used = ++cache->clock;
         found = true;
@@ -295,10 +343,10 @@ uint32_t index_cache_next_leaves(struct index_cache *cache, struct slice key,
     rt_latch_lock(&cache->latch);
     struct cached *node = node_find(cache, 1, key, false, &place);
     if (node != NULL) {
-        uint32_t index, separators = inner_count(&cache->layout, node->cell);
-        (void)inner_child(&cache->layout, node->cell, key, &index);
+        uint32_t index, separators = inner_count(&cache->layout, cell_of(node));
+        (void)inner_child(&cache->layout, cell_of(node), key, &index);
         while (count < most && ++index <= separators)
-            children[count++] = inner_child_at(&cache->layout, node->cell, index);
+            children[count++] = inner_child_at(&cache->layout, cell_of(node), index);
     }
     rt_latch_unlock(&cache->latch);
     return count;
@@ -352,16 +400,65 @@ static void remove_overlapping(struct index_cache *cache, struct level *level, s
     }
 }
 
+static uint32_t shared_by(struct slice a, struct slice b)
+{
+    uint32_t size = 0;
+    while (size < a.size && size < b.size && a.data[size] == b.data[size])
+        size++;
+    return size;
+}
+
+/* What the low fences begin with; the first one, which may be empty, aside. Words are made anew when
+ * that has changed. */
+static void level_look(const struct index_cache *cache, struct level *level)
+{
+    if (level->nodes < level->look_again)
+        return;
+    level->look_again = level->nodes + level->nodes / 4 + 8;
+    if (cache->layout.key_size == 8 || level->nodes < 3)
+        return;
+    const struct page *first = level->pages[0], *last = level->pages[level->count - 1];
+    const struct cached *second = first->count > 1 ? first->nodes[1] : level->pages[1]->nodes[0];
+    struct slice low = low_of(cache, second);
+    uint32_t shared = shared_by(low, low_of(cache, last->nodes[last->count - 1]));
+    shared = shared > SHARED_MAX ? SHARED_MAX : shared;
+    if (shared == level->shared_size && memcmp(low.data, level->shared, shared) == 0)
+        return;
+    if (shared > 0)
+        memcpy(level->shared, low.data, shared);
+    level->shared_size = shared;
+    for (uint32_t p = 0; p < level->count; p++) {
+        struct page *page = level->pages[p];
+        for (uint32_t i = 0; i < page->count; i++)
+            page->prefixes[i] = prefix_of(level, low_of(cache, page->nodes[i]));
+        level->firsts[p] = page->prefixes[0];
+    }
+}
+
+/* Separators of any size: their words, if the fences say what they share. */
+static void words_fill(const struct index_cache *cache, const struct node_header *header,
+                       struct cached *node)
+{
+    node->shared = (uint16_t)shared_by(header->low, header->high);
+    for (uint32_t i = 0; i < node->word_count; i++)
+        node->data[i] = word_of(inner_key_at(&cache->layout, cell_of(node), i), node->shared);
+}
+
 void index_cache_put(struct index_cache *cache, const struct node_header *header,
                      const uint8_t *bytes)
 {
     if (header->level == 0 || header->level >= LEVELS || header->dead)
         return;
-    uint32_t size = (uint32_t)sizeof(struct cached) + header->cell_bytes;
+    bool words = cache->layout.key_size != 8 && !header->no_high;
+    uint32_t word_count = words ? inner_count(&cache->layout, bytes) : 0;
+    uint32_t size = (uint32_t)sizeof(struct cached) + word_count * 8 + header->cell_bytes;
     struct cached *node = malloc(size);
     if (node == NULL)
         return;
-    memcpy(node->cell, bytes, header->cell_bytes);
+    node->word_count = (uint16_t)word_count;
+    node->shared = 0;
+    memcpy(node->data + word_count, bytes, header->cell_bytes);
+    words_fill(cache, header, node);
     node->level = header->level;
     node->bytes = size + 16; /* its place in a page */
 
@@ -374,13 +471,14 @@ void index_cache_put(struct index_cache *cache, const struct node_header *header
     }
     bool have_after = place_find(cache, level, header->low, false, &after);
     if ((header->level < cache->pinned && cache->bytes + node->bytes > cache->budget) ||
-        !place_insert(level, have_after, after, prefix_of(header->low), node)) {
+        !place_insert(level, have_after, after, prefix_of(level, header->low), node)) {
         free(node);
     } else {
         node->used = ++cache->clock;
         cache->bytes += node->bytes;
         cache->nodes++;
         level->nodes++;
+        level_look(cache, level);
     }
     rt_latch_unlock(&cache->latch);
 }

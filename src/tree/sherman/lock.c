@@ -46,7 +46,7 @@ static enum pando_status global_lock_co(struct sherman *self, struct sherman_loc
                                         fabric_address node, uint8_t *bytes)
 {
     struct pool_backoff backoff = {0};
-    uint64_t deadline_ns = rt_now_ns() + PATIENCE_LEASES * pool_lease_ns(self->table->pool);
+    uint64_t deadline_ns = rt_coarse_ns() + PATIENCE_LEASES * pool_lease_ns(self->table->pool);
 
     lock->global.word = pool_lock_new_word(self->table->pool);
     for (;;) {
@@ -76,7 +76,7 @@ enum pando_status sherman_lock_co(struct sherman *self, fabric_address node, uin
     *lock = (struct sherman_lock){.global.address = lock_address(self, node)};
 
     if (table->on.hierarchical) {
-        uint64_t deadline_ns = rt_now_ns() + PATIENCE_LEASES * pool_lease_ns(table->pool);
+        uint64_t deadline_ns = rt_coarse_ns() + PATIENCE_LEASES * pool_lease_ns(table->pool);
         enum pando_status status =
             local_lock_take_co(table->locks, lock->global.address, deadline_ns, &lock->local);
         if (status != PANDO_OK)
