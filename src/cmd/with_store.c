@@ -1,6 +1,7 @@
 #include "cmd/with_store.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 
 struct job {
@@ -73,12 +74,13 @@ int cmd_with_store(const char *command, const struct cmd_pool *pool, cmd_store_f
 
 /* ---- signals --------------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t stop_asked;
+/* Set on whichever thread gets the signal, read on others; lock-free, so a handler may. */
+static atomic_bool stop_asked;
 
 static void on_signal(int number)
 {
     (void)number;
-    stop_asked = 1;
+    stop_asked = true;
 }
 
 void cmd_catch_signals(void)
@@ -91,5 +93,5 @@ void cmd_catch_signals(void)
 
 bool cmd_stopping(void)
 {
-    return stop_asked != 0;
+    return stop_asked;
 }
