@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cmd/cmd.h"
+#include "cmd/memory_metrics.h"
 #include "fabric/shm/shm.h"
 #include "fabric/tcp/tcp.h"
 #include "pool/memnode.h"
@@ -21,7 +22,7 @@ struct settings {
     const char *shm;
     uint64_t size, node, threads;
     const char *secret_file, *tls_cert, *tls_key, *tls_ca;
-    const char *log_level;
+    const char *log_level, *metrics;
 };
 
 static const struct config_option options[] = {
@@ -69,6 +70,7 @@ static const struct config_option options[] = {
      .metavar = "FILE",
      .help = "Let in only clients with a certificate of this authority (PEM).",
      CONFIG_TEXT_INTO(struct settings, tls_ca)},
+    CMD_METRICS_OPTION(struct settings, metrics),
     CMD_LOG_LEVEL_OPTION(struct settings, log_level, "warn"),
 };
 
@@ -167,6 +169,7 @@ struct node {
     char path[FABRIC_LOCATION_MAX]; /* of the window; "" for private memory */
     struct fabric *fabric;
     struct memnode *memnode;
+    struct memory_metrics *metrics; /* NULL: not asked for */
     char error[ERROR_BYTES];
 };
 
@@ -224,6 +227,8 @@ static void print_ready(const struct node *node)
            tcp ? "tcp" : "shm", fabric_location(node->fabric), size);
     if (node->path[0] != '\0')
         printf(" in %s, %s", node->path, reused ? "contents kept" : "new");
+    if (node->metrics != NULL)
+        printf(", metrics at %s", memory_metrics_address(node->metrics));
     printf("\n");
     fflush(stdout);
 }
@@ -266,6 +271,10 @@ static int serve(struct node *node)
             memnode_open(node->fabric, &memory, &node->memnode, node->error, sizeof(node->error));
     if (status == PANDO_OK)
         status = start_fabric(node);
+    if (status == PANDO_OK && node->settings->metrics != NULL)
+        status = memory_metrics_start(node->settings->metrics, node->fabric,
+                                      node->settings->listen != NULL, node->memnode, &node->metrics,
+                                      node->error, sizeof(node->error));
     if (status == PANDO_OK) {
         print_ready(node);
         while (sigwait(&signals, &got) != 0)
@@ -273,6 +282,8 @@ static int serve(struct node *node)
     } else {
         cmd_error("memory", "%s", node->error[0] != '\0' ? node->error : pando_status_text(status));
     }
+    if (node->metrics != NULL)
+        memory_metrics_stop(node->metrics);
     if (node->fabric != NULL)
         fabric_close(node->fabric);
     if (node->memnode != NULL)

@@ -19,7 +19,7 @@ struct settings {
     struct cmd_pool pool;
     const char *listen, *tls_listen;
     const char *server_cert, *server_key, *server_ca;
-    const char *password_file, *readonly_password_file;
+    const char *password_file, *readonly_password_file, *metrics;
     uint64_t threads, max_clients, output_limit, cache;
     uint64_t idle_timeout, stalled_timeout;
     bool protected_mode, hints;
@@ -90,6 +90,7 @@ static const struct config_option options[] = {
      .metavar = "FILE",
      .help = "Let in only clients with a certificate of this authority (PEM).",
      CONFIG_TEXT_INTO(struct settings, server_ca)},
+    CMD_METRICS_OPTION(struct settings, metrics),
     {.name = "hints",
      .help = "Print a few commands to try when ready.",
      CONFIG_BOOL_INTO(struct settings, hints)},
@@ -168,9 +169,11 @@ static void print_ready(void *context)
     struct serve *serve = context;
     const char *plain = server_address(serve->server), *tls = server_tls_address(serve->server);
     const char *colon = strrchr(plain, ':');
+    const char *metrics = server_metrics_address(serve->server);
 
-    printf("pando serve: %s ready at %s%s%s%s\n", serve->settings->pool.uri, plain,
-           plain[0] != '\0' && tls[0] != '\0' ? " and " : "", tls[0] != '\0' ? "tls:" : "", tls);
+    printf("pando serve: %s ready at %s%s%s%s%s%s\n", serve->settings->pool.uri, plain,
+           plain[0] != '\0' && tls[0] != '\0' ? " and " : "", tls[0] != '\0' ? "tls:" : "", tls,
+           metrics[0] != '\0' ? ", metrics at " : "", metrics);
     if (serve->settings->hints && colon != NULL)
         printf("Try it:\n"
                "  redis-cli -p %s set greeting hello\n"
@@ -208,6 +211,7 @@ static int serve_pool(const struct settings *settings, struct env *env)
         .tls_cert = settings->server_cert,
         .tls_key = settings->server_key,
         .tls_ca = settings->server_ca,
+        .metrics_listen = settings->metrics,
     };
     struct serve serve = {.settings = settings};
     char error[ERROR_BYTES] = "";

@@ -150,10 +150,15 @@ struct engine_stats {
 /* Sums over the process. */
 void engine_stats(const struct engine_table *table, struct engine_stats *out);
 
-/* Walks the whole table and checks its structure; nobody writes meanwhile. CORRUPT and one line
- * that says what and where. */
+/* Walks the whole table and checks its structure and every value. Others may write meanwhile: what
+ * is only a change under way is not reported, and the census is then not of one moment. CORRUPT, and
+ * as many lines as fit that say what is damaged and where; after a few it gives up looking for more.
+ */
 struct engine_census {
     uint64_t nodes, leaves, pairs, bytes;
+    uint64_t damaged; /* places; what lies behind them was not looked at */
+    uint64_t
+        unsettled; /* places that changed at every look until it gave up: nothing is said of them */
 };
 PANDO_MUST_CHECK enum pando_status
 engine_verify_co(struct engine *engine, struct engine_census *out, char *error, size_t error_bytes);

@@ -97,6 +97,8 @@ enum pando_status server_open(const struct server_options *options, struct serve
         status = listen_on(server, PLAIN, options->listen, error, error_bytes);
     if (status == PANDO_OK)
         status = listen_on(server, TLS, options->tls_listen, error, error_bytes);
+    if (status == PANDO_OK)
+        status = metrics_open(server, error, error_bytes);
     if (status != PANDO_OK) {
         server_close(server);
         return status;
@@ -111,6 +113,7 @@ void server_close(struct server *server)
         struct stream listener = {.fd = server->listeners[i]};
         stream_close(&listener);
     }
+    metrics_close(server);
     if (server->tls != NULL)
         tls_context_destroy(server->tls);
     secret_forget(&server->password);
@@ -370,15 +373,17 @@ void server_run_co(struct server *server, const struct env_place *place)
         open_thread_co(thread);
     meet_co(server, POINT_SERVING);
     if (thread->index == 0 && !atomic_load(&server->failed)) {
-        if (!accept_start(server))
+        if (!accept_start(server) || metrics_start(server) != PANDO_OK)
             fail(server, PANDO_NO_MEMORY, "");
         else if (server->ready != NULL)
             server->ready(server->ready_context);
         sweep_start(thread);
     }
     serve_co(thread);
-    if (thread->index == 0)
+    if (thread->index == 0) {
         accept_stop(server);
+        metrics_stop_co(server);
+    }
     close_clients_co(thread);
     meet_co(server, POINT_CLOSED);
     rt_sleep_co(RT_NS_PER_MS); /* a connection may be on its way here from the accepting thread */

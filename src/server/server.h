@@ -30,7 +30,8 @@ struct server_options {
     bool protected_mode;    /* without a password: only from this machine */
     const char *tls_listen; /* "host:port"; NULL: no TLS port */
     const char *tls_cert, *tls_key;
-    const char *tls_ca; /* ask clients for certificates of this authority */
+    const char *tls_ca;         /* ask clients for certificates of this authority */
+    const char *metrics_listen; /* "host:port" of GET /metrics; NULL: nowhere */
 };
 
 /* Reads passwords and certificates and opens the listening sockets; connections wait there until
@@ -44,6 +45,7 @@ void server_close(struct server *server);
 /* "host:port" where it listens; "" without that port. */
 const char *server_address(const struct server *server);
 const char *server_tls_address(const struct server *server);
+const char *server_metrics_address(const struct server *server);
 
 /* One thread's part, as the work of env_run; returns after server_stop. `ready` is called once, on
  * the first thread, when connections are served; a failure to start is in *error of the first. */

@@ -103,6 +103,7 @@ struct server {
     int listeners[2];
     struct rt_fd accepting[2];
     SSL_CTX *tls;
+    struct http *http; /* GET /metrics; NULL: not asked for */
     struct secret password, readonly_password;
     bool has_password, has_readonly_password;
 
@@ -178,6 +179,13 @@ void output_give(struct server_thread *thread, struct output *output);
 struct window *window_take(struct server_thread *thread);
 void window_give(struct server_thread *thread, struct window *window);
 void buffers_free(struct server_thread *thread);
+
+/* metrics.c: GET /metrics, on the first thread. */
+PANDO_MUST_CHECK enum pando_status metrics_open(struct server *server, char *error,
+                                                size_t error_bytes);
+PANDO_MUST_CHECK enum pando_status metrics_start(struct server *server);
+void metrics_stop_co(struct server *server);
+void metrics_close(struct server *server);
 
 /* sweep.c: removes what has expired. On the first thread. */
 void sweep_start(struct server_thread *thread);

@@ -144,6 +144,20 @@ bool fabric_tcp_reused(const struct fabric *fabric)
     return container_of(fabric, const struct tcp_fabric, base)->window.reused;
 }
 
+void fabric_tcp_served(const struct fabric *fabric, struct fabric_served *out)
+{
+    struct server *server = container_of(fabric, const struct tcp_fabric, base)->server;
+    *out = (struct fabric_served){0};
+    if (server == NULL)
+        return;
+    out->connections = atomic_load(&server->connections);
+    for (unsigned i = 0; i < server->thread_count; i++) {
+        struct server_thread *thread = &server->threads[i];
+        out->lists += atomic_load_explicit(&thread->lists, memory_order_relaxed);
+        out->operations += atomic_load_explicit(&thread->operations, memory_order_relaxed);
+    }
+}
+
 static enum pando_status tcp_add_peer(struct fabric *base, uint16_t node, enum fabric_target target,
                                       const char *location)
 {

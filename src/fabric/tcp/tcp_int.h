@@ -151,7 +151,20 @@ struct server_thread {
     struct rt_timer tick;
     struct rt_message stop_message;
     bool stopping;
+    _Atomic uint64_t lists, operations; /* executed; written by this thread alone */
 };
+
+/* Only the owner adds, so that it needs no locked instruction. */
+static inline void server_thread_count(struct server_thread *thread, uint32_t operations)
+{
+    atomic_store_explicit(&thread->lists,
+                          atomic_load_explicit(&thread->lists, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    atomic_store_explicit(&thread->operations,
+                          atomic_load_explicit(&thread->operations, memory_order_relaxed) +
+                              operations,
+                          memory_order_relaxed);
+}
 
 static inline struct rt_loop *server_loop(const struct server_thread *thread)
 {

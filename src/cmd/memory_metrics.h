@@ -1,0 +1,20 @@
+/*
+ * memory_metrics.h - GET /metrics of a memory node, on a thread of its own: nothing a scraper does
+ * delays a client.
+ */
+#ifndef CMD_MEMORY_METRICS_H
+#define CMD_MEMORY_METRICS_H
+
+#include "pool/memnode.h"
+
+struct memory_metrics;
+
+/* Errors as one line for a person. Not from a task. */
+PANDO_MUST_CHECK enum pando_status memory_metrics_start(const char *listen, struct fabric *fabric,
+                                                        bool tcp, struct memnode *memnode,
+                                                        struct memory_metrics **out, char *error,
+                                                        size_t error_bytes);
+const char *memory_metrics_address(const struct memory_metrics *metrics);
+void memory_metrics_stop(struct memory_metrics *metrics);
+
+#endif
