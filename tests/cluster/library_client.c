@@ -172,6 +172,8 @@ int main(int argc, char **argv)
     }
     struct pando_options options = {
         .size = sizeof(options), .uri = argv[1], .secret_file = argv[2]};
+    options.tls_ca = getenv("LIBRARY_CLIENT_CA"); /* with it: TLS */
+    options.tls = options.tls_ca != NULL;
     if (pando_open(&options, &pool, error, sizeof(error)) != PANDO_OK) {
         fprintf(stderr, "library_client: %s\n", error);
         return 1;
