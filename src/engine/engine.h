@@ -93,9 +93,8 @@ struct engine_change {
     struct slice value;
 };
 
-/* `old` is NULL when the key is absent. May be called several times for one operation, and on other
- * threads of the process (one at a time, while the operation's own task waits): only the last call
- * counts. Does not suspend. */
+/* `old` is NULL when the key is absent. May be called several times for one operation: only the
+ * last call counts. Does not suspend. */
 typedef struct engine_change (*engine_modify_fn)(void *context, const struct slice *old);
 
 /* Conditional puts, counters and the like. With `blind` the old value is not fetched if that would
@@ -165,6 +164,12 @@ engine_verify_co(struct engine *engine, struct engine_census *out, char *error, 
 
 /* ---- implementing one ------------------------------------------------------------------------ */
 
+/* How a change is to be made: bits. */
+enum {
+    ENGINE_BLIND = 1,    /* the old value is not fetched if that costs a round trip */
+    ENGINE_ANYWHERE = 2, /* fn may be called on another thread while this one's task waits */
+};
+
 struct engine_ops {
     const char *name;
     enum pando_status (*create_co)(struct pool_session *session, const char *name,
@@ -179,7 +184,7 @@ struct engine_ops {
     void (*detach_co)(struct engine *engine);
     enum pando_status (*get_co)(struct engine *engine, struct slice key, void *value,
                                 size_t capacity, size_t *size);
-    enum pando_status (*modify_co)(struct engine *engine, struct slice key, bool blind,
+    enum pando_status (*modify_co)(struct engine *engine, struct slice key, unsigned how,
                                    engine_modify_fn fn, void *context);
     enum pando_status (*scan_co)(struct engine *engine, const struct engine_range *range,
                                  engine_scan_fn fn, void *context);

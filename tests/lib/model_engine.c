@@ -400,12 +400,12 @@ static void apply(struct engine *engine, struct slice key, const struct engine_c
     rt_latch_unlock(&store->latch);
 }
 
-static enum pando_status model_modify_co(struct engine *engine, struct slice key, bool blind,
+static enum pando_status model_modify_co(struct engine *engine, struct slice key, unsigned how,
                                          engine_modify_fn fn, void *context)
 {
     struct store *store = table_of(engine)->store;
     struct slice old = {0};
-    (void)blind;
+    (void)how;
 
     atomic_bool *stripe = strikes(engine, FAULT_UPDATE) ? NULL : stripe_lock_co(store, key);
     rt_latch_lock(&store->latch);

@@ -151,7 +151,7 @@ static inline enum pando_status sherman_unlock_co(struct sherman *self, struct s
 
 /* ---- leaf.c: changing one pair --------------------------------------------------------------- */
 
-enum pando_status sherman_modify_co(struct engine *engine, struct slice key, bool blind,
+enum pando_status sherman_modify_co(struct engine *engine, struct slice key, unsigned how,
                                     engine_modify_fn fn, void *context);
 
 /* ---- split.c --------------------------------------------------------------------------------- */
