@@ -386,7 +386,8 @@ static void command_getkeys_co(struct call *call)
         reply_error(call->reply, "ERR The command has no key arguments");
         return;
     }
-    if (command->arity > 0 ? count != (size_t)command->arity : count < (size_t)-command->arity) {
+    if (command->arity > 0 ? count != (size_t)command->arity
+                           : count < (size_t)abs(command->arity)) {
         reply_error(call->reply, "ERR Invalid number of arguments specified for command");
         return;
     }
