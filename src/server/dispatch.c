@@ -115,7 +115,7 @@ static void reply_unknown(struct call *call)
         size = word.size < (size_t)size ? (int)word.size : size;
         int more = snprintf(text + used, sizeof(text) - (size_t)used, "'%.*s' ", size,
                             (const char *)word.data);
-        if (more < 0 || (size_t)(used + more) >= sizeof(text))
+        if (more < 0 || used + more >= (int)sizeof(text))
             break;
         used += more;
         shown += more;
