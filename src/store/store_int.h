@@ -36,6 +36,7 @@ struct store {
 
     struct store_life *life; /* changed under the store's lock */
     _Atomic uint64_t life_number;
+    atomic_bool nudged;     /* the keeper has something to do */
     struct rt_waitq reborn; /* those who wait for the next life */
 
     /* The store's lock: one at a time opens or closes tables or joins; the others wait. */
@@ -48,7 +49,6 @@ struct store {
     struct pool_session *session;
     struct list former; /* lives that some thread still has a session of */
     struct rt_waitq wake;
-    atomic_bool nudged;
     bool closing, keeper_done, finishing;
     unsigned passes;       /* of the keeper in this life */
     uint64_t drops_looked; /* the count of drops before it last looked at the directory */
