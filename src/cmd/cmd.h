@@ -27,7 +27,6 @@ int cmd_memory(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_shell(int argc, char **argv);
 int cmd_fabric_bench(int argc, char **argv);
-int cmd_run(int argc, char **argv);
 int cmd_serve(int argc, char **argv);
 
 /* How the program was called: for what people are told to type. */

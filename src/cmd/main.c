@@ -17,7 +17,6 @@ const char *cmd_program = "pando";
 
 /* A name of two words is a command of a group: `pando table list`. */
 static const struct cmd commands[] = {
-    {"run", "start a memory node on this machine and a shell on it: the quickest look", cmd_run},
     {"serve", "serve a pool to Redis clients", cmd_serve},
     {"memory", "run a memory node", cmd_memory},
     {"status", "show what is in a pool and whether its memory nodes can be reached", cmd_status},

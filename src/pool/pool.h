@@ -116,7 +116,8 @@ PANDO_MUST_CHECK enum pando_status pool_unlock_co(struct pool_session *session,
  * the monitors; a word whose owner is no member any more is taken away here. TIMEOUT: ten leases
  * have passed. */
 struct pool_backoff {
-    unsigned tries; /* all zero to begin with */
+    bool few;       /* at most one task of each process asks: no need to wait long between tries */
+    unsigned tries; /* all zero but for that to begin with */
     uint64_t deadline_ns;
 };
 PANDO_MUST_CHECK enum pando_status pool_lock_backoff_co(struct pool_session *session,

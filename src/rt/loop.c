@@ -57,12 +57,23 @@ static struct real_loop *real(struct rt_loop *loop)
     return container_of(loop, struct real_loop, base);
 }
 
+static uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * RT_NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
 static uint64_t real_now_ns(struct rt_loop *loop)
 {
     (void)loop;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * RT_NS_PER_S + (uint64_t)now.tv_nsec;
+    return clock_ns(CLOCK_MONOTONIC);
+}
+
+static uint64_t real_tick_ns(struct rt_loop *loop)
+{
+    (void)loop;
+    return clock_ns(CLOCK_MONOTONIC_COARSE);
 }
 
 static uint64_t real_coarse_ns(struct rt_loop *loop)
@@ -128,6 +139,7 @@ static const struct rt_driver real_driver = {
     .now_ns = real_now_ns,
     .coarse_ns = real_coarse_ns,
     .wall_us = real_wall_us,
+    .tick_ns = real_tick_ns,
     .random = real_random,
     .ready = real_ready,
     .post = real_post,

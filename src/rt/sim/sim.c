@@ -176,6 +176,7 @@ static const struct rt_driver sim_driver = {
     .now_ns = driver_now_ns,
     .coarse_ns = driver_now_ns,
     .wall_us = driver_wall_us,
+    .tick_ns = driver_now_ns,
     .random = driver_random,
     .ready = driver_ready,
     .post = driver_post,
