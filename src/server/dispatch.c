@@ -2,6 +2,7 @@
  * dispatch.c - finding a command by its name, checking the request, counting.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "server/server_int.h"
@@ -86,7 +87,7 @@ void subcommand_run_co(struct call *call, const struct subcommand *list, size_t 
         if (!call_word_is(call, 1, list[i].name))
             continue;
         if (list[i].arity > 0 ? call->count == (size_t)list[i].arity
-                              : call->count >= (size_t)-list[i].arity)
+                              : call->count >= (size_t)abs(list[i].arity))
             list[i].run_co(call);
         else
             reply_errorf(call->reply, "ERR wrong number of arguments for '%s|%s' command",
@@ -114,7 +115,7 @@ static void reply_unknown(struct call *call)
         size = word.size < (size_t)size ? (int)word.size : size;
         int more = snprintf(text + used, sizeof(text) - (size_t)used, "'%.*s' ", size,
                             (const char *)word.data);
-        if (more < 0 || (size_t)(used + more) >= sizeof(text))
+        if (more < 0 || used + more >= (int)sizeof(text))
             break;
         used += more;
         shown += more;
@@ -133,7 +134,7 @@ static bool check(struct call *call)
         return false;
     }
     if (command->arity > 0 ? call->count != (size_t)command->arity
-                           : call->count < (size_t)-command->arity) {
+                           : call->count < (size_t)abs(command->arity)) {
         reply_errorf(call->reply, "ERR wrong number of arguments for '%s' command", command->name);
         return false;
     }

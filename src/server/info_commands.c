@@ -382,12 +382,18 @@ static void command_getkeys_co(struct call *call)
         reply_error(call->reply, "ERR Invalid command specified");
         return;
     }
-    if (command->first_key == 0) {
+    if (command->first_key == 0 && (strncmp(command->name, "ri.", 3) != 0 || count < 2)) {
         reply_error(call->reply, "ERR The command has no key arguments");
         return;
     }
-    if (command->arity > 0 ? count != (size_t)command->arity : count < (size_t)-command->arity) {
+    if (command->arity > 0 ? count != (size_t)command->arity
+                           : count < (size_t)abs(command->arity)) {
         reply_error(call->reply, "ERR Invalid number of arguments specified for command");
+        return;
+    }
+    if (strncmp(command->name, "ri.", 3) == 0) { /* for others an index is one key: its name */
+        reply_array(call->reply, 1);
+        reply_bulk(call->reply, call_word(call, 3));
         return;
     }
     size_t last = command->last_key < 0 ? count - 1 : (size_t)command->last_key;

@@ -131,7 +131,7 @@ static void ttl_co(struct call *call, bool seconds, bool absolute)
     }
     int64_t ms = (int64_t)glance.expire_ms - (absolute ? 0 : (int64_t)rt_wall_ms());
     ms = ms < 0 ? 0 : ms;
-    reply_integer(call->reply, seconds ? (ms + 500) / 1000 : ms);
+    reply_integer(call->reply, seconds ? (int64_t)(((uint64_t)ms + 500) / 1000) : ms);
 }
 
 void command_ttl_co(struct call *call)

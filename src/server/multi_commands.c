@@ -155,7 +155,7 @@ static bool mset_begin(struct call *call, struct mset *mset, uint32_t **pairs)
             return false;
         }
     }
-    *pairs = malloc(call->count / 2 * sizeof(**pairs));
+    *pairs = malloc((call->count / 2 + 1) * sizeof(**pairs));
     *mset = (struct mset){.call = call, .pairs = *pairs};
     mset->count = *pairs == NULL ? 0 : last_of_each(call, *pairs);
     if (mset->count > 0)

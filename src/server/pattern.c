@@ -80,8 +80,11 @@ bool pattern_matches(struct slice pattern, struct slice text)
 struct slice pattern_prefix(struct slice pattern)
 {
     size_t size = 0;
-    while (size < pattern.size && memchr("*?[\\", pattern.data[size], 4) == NULL)
-        size++;
+    for (; size < pattern.size; size++) {
+        uint8_t byte = pattern.data[size];
+        if (byte == '*' || byte == '?' || byte == '[' || byte == '\\')
+            break;
+    }
     return slice_of(pattern.data, size);
 }
 

@@ -411,6 +411,17 @@ struct ranging {
     bool over;
 };
 
+/* Without touching the room for a key, which is a kilobyte. */
+static void ranging_init(struct ranging *ranging, uint64_t limit)
+{
+    ranging->reply = NULL;
+    ranging->end = (struct slice){0};
+    ranging->has_end = ranging->resumed = ranging->over = false;
+    ranging->limit = limit;
+    ranging->step = ranging->seen_in_step = ranging->count = 0;
+    ranging->last_size = 0;
+}
+
 static bool ranging_pair(void *context, struct slice key, struct slice value)
 {
     struct ranging *ranging = context;
@@ -466,22 +477,19 @@ static enum pando_status ranging_co(struct store_table *table, struct engine_ran
 static void range_reply_co(struct call *call, struct store_table *table, struct engine_range range,
                            struct slice end, bool has_end, uint64_t limit)
 {
-    struct ranging *ranging = calloc(1, sizeof(*ranging));
-    if (ranging == NULL) {
-        reply_failure(call->reply, PANDO_NO_MEMORY);
-        return;
-    }
-    *ranging =
-        (struct ranging){.reply = call->reply, .end = end, .has_end = has_end, .limit = limit};
+    struct ranging ranging;
+    ranging_init(&ranging, limit);
+    ranging.reply = call->reply;
+    ranging.end = end;
+    ranging.has_end = has_end;
     size_t array = reply_array_begin(call->reply);
-    enum pando_status status = ranging_co(table, range, ranging);
+    enum pando_status status = ranging_co(table, range, &ranging);
     if (status == PANDO_OK) {
-        reply_array_end(call->reply, array, ranging->count * 2);
+        reply_array_end(call->reply, array, ranging.count * 2);
     } else {
         reply_rewind(call->reply, array);
         reply_failure(call->reply, status);
     }
-    free(ranging);
 }
 
 static bool parse_count(struct call *call, size_t word, uint64_t *out)
@@ -589,18 +597,15 @@ void command_ri_prefix_co(struct call *call)
 void command_ri_len_co(struct call *call)
 {
     struct store_table *table = table_of_co(call);
-    struct ranging *ranging = calloc(1, sizeof(*ranging));
-    if (table != NULL && ranging != NULL) {
-        enum pando_status status =
-            ranging_co(table, (struct engine_range){.no_high = true}, ranging);
-        if (status == PANDO_OK)
-            reply_integer(call->reply, (int64_t)ranging->count);
-        else
-            reply_failure(call->reply, status);
-    } else if (table != NULL) {
-        reply_failure(call->reply, PANDO_NO_MEMORY);
-    }
-    free(ranging);
+    struct ranging ranging;
+    if (table == NULL)
+        return;
+    ranging_init(&ranging, 0);
+    enum pando_status status = ranging_co(table, (struct engine_range){.no_high = true}, &ranging);
+    if (status == PANDO_OK)
+        reply_integer(call->reply, (int64_t)ranging.count);
+    else
+        reply_failure(call->reply, status);
 }
 
 struct doomed {

@@ -154,7 +154,7 @@ static void client_arrives(struct rt_message *message)
 /* The least busy thread, in turn among equals. */
 static struct server_thread *choose_thread(struct server *server)
 {
-    struct server_thread *best = NULL;
+    struct server_thread *best = &server->threads[0];
     uint64_t fewest = UINT64_MAX;
     for (unsigned i = 0; i < server->options.threads; i++) {
         struct server_thread *thread =

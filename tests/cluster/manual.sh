@@ -11,6 +11,7 @@ COUNT=0
 while IFS=$'\t' read -r command summary; do
     read -ra words <<< "$command"
     page=$SHARE/man/pando-${command// /-}.1
+    plain=$(tr -d '\\' < "$page")
     run "$PANDO" "${words[@]}" --help
     [[ $RC == 0 && -z $ERR ]] || fail "pando $command --help: exit status $RC: $ERR"
     grep -q "^Usage: pando $command " <<< "$OUT" || fail "pando $command --help: no usage: $OUT"
@@ -22,7 +23,7 @@ while IFS=$'\t' read -r command summary; do
     for option in $options; do
         grep -qx -- "$option" <<< "$flags" || fail "pando $command: no completion of $option"
         name=${option#--}
-        grep -q -F -e "\\-\\-${name//-/\\-}\\fR" -e "\\-\\-[no\\-]${name//-/\\-}\\fR" "$page" ||
+        grep -q "^fB--\(\[no-\]\)\{0,1\}${name}fR" <<< "$plain" ||
             fail "$page: nothing about $option"
     done
     [[ -n $summary ]] || fail "pando $command: no summary"

@@ -6,8 +6,9 @@ headings are one session of a shell: what is started there with & is stopped at 
 folder of its own that looks like the checkout, and this process its own network and /dev/shm where the
 kernel lets it; otherwise the ports and names that the text mentions must be free.
 
-Three things are not done to the letter: `make test` does not start this test again, sudo is left out,
-and `make install` installs below a folder of its own.
+Not done to the letter: `make test` does not start this test again; servers in the foreground run beside
+what follows them, as if that were typed elsewhere; other machines are this one; sudo is left out; and
+`make install` installs below a folder of its own.
 """
 import dataclasses
 import fcntl
@@ -27,6 +28,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 COMMAND_S = 120
 INSIDE = "PANDO_README_INSIDE"
 
+FOREGROUND = r"make run\b|(build/)?pando (memory|serve) "
+ELSEWHERE = r"\b(?:10|192\.168)(?:\.\d{1,3}){2,3}\b"  # addresses of other machines
+
 SHIMS = {
     # The test that runs this one is `make test` itself.
     "make": """#!/usr/bin/env bash
@@ -36,6 +40,10 @@ DESTDIR=$README_STAGE exec {make} -C {root} "$@"
 """,
     "sudo": """#!/usr/bin/env bash
 exec "$@"
+""",
+    # Every machine is this one.
+    "scp": """#!/usr/bin/env bash
+echo "(scp $*: it is here already)"
 """,
     # The checkout stands in for what would be fetched.
     "git": """#!/usr/bin/env bash
@@ -136,11 +144,16 @@ def enter_namespaces():
         os.execvp(argv[0], [*argv, sys.executable, *sys.argv])
 
 
-def furnish():
-    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/dev/shm"], check=True)
+def furnish(text):
+    """Room for what the text asks for, none of which is filled; and its machines' addresses."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1T", "tmpfs", "/dev/shm"], check=True)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         request = struct.pack("16sh14x", b"lo", 0x1 | 0x40)  # up, running
         fcntl.ioctl(control, 0x8914, request)  # SIOCSIFFLAGS
+        for i, address in enumerate(sorted(set(re.findall(ELSEWHERE, text)))):
+            request = struct.pack("16sHH4s8x", b"lo:%d" % (i + 1), socket.AF_INET, 0,
+                                  socket.inet_aton(address))
+            fcntl.ioctl(control, 0x8916, request)  # SIOCSIFADDR
 
 
 def check_free(text):
@@ -189,9 +202,16 @@ def script_of(session):
     lines = [PRELUDE]
     for block in session.blocks:
         for command in block:
+            background = re.search(r"&\s*(#.*)?$", command.text.split("\n")[-1])
             lines += [f"README_LINE={command.line} README_SIZE=$(stat -c %s \"$README_LOG\")",
-                      f"echo '@run {command.line}' >&3", command.text]
-            if re.search(r"&\s*(#.*)?$", command.text.split("\n")[-1]):
+                      f"echo '@run {command.line}' >&3"]
+            if not background and re.match(FOREGROUND, command.text):
+                # It goes on until its reader ends it; what follows is typed in another terminal.
+                lines += ["{", command.text, "} &"]
+                background = True
+            else:
+                lines.append(command.text)
+            if background:
                 lines.append("after_background")
         lines += ["sleep 0.2", "jobs > /dev/null"]  # what was killed is forgotten, as at a prompt
     return "\n".join([*lines, "echo '@done' >&3", ""])
@@ -270,7 +290,7 @@ def main():
         print(f"SKIP: {build}/pando is not built")
         return 77
     if INSIDE in os.environ:
-        furnish()
+        furnish(readme.read_text())
     else:
         enter_namespaces()
         check_free(readme.read_text())
@@ -282,6 +302,9 @@ def main():
     count = sum(len(block) for session in sessions for block in session.blocks)
     for session in sessions:
         print(f"--- {session.title}", flush=True)
+        if INSIDE not in os.environ and re.search(ELSEWHERE, script_of(session)):
+            print("  NOT RUN: it needs addresses of other machines, and there are no namespaces here")
+            continue
         with tempfile.TemporaryDirectory() as name:
             work, tools = make_folder(pathlib.Path(name), build)
             failed = run_session(session, work, environment(pathlib.Path(name), build, tools))

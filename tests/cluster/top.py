@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""pando top: what it prints is true, the screen fits a terminal of 80 by 24, and the terminal is left as
-it was, whichever way it ends."""
+"""pando top: what it prints is true, the screen fits a terminal of 80 by 24 and a smaller one, and the
+terminal is left as it was, whichever way it ends."""
 import fcntl
 import os
 import pathlib
@@ -18,7 +18,6 @@ import time
 
 PANDO = str(pathlib.Path(sys.argv[1]).resolve() / "pando")
 PREFIX = f"test-{os.getpid()}"
-COLUMNS, ROWS = 80, 24
 started = []
 
 
@@ -99,21 +98,21 @@ def read_for(terminal, seconds):
     return data
 
 
-def check_screens(data):
+def check_screens(data, rows, columns):
     screens = data.split(b"\033[H")[1:]
     check(len(screens) >= 2, f"screens: {len(screens)}: {data!r}")
     for screen in screens:
         text = re.sub(rb"\033\[[0-9;?]*[a-zA-Z]", b"", screen).replace(b"\r", b"")
         lines = text.split(b"\n")
-        check(len(lines) <= ROWS, f"{len(lines)} lines: {text!r}")
-        check(all(len(line) <= COLUMNS for line in lines), f"too wide: {text!r}")
+        check(len(lines) <= rows, f"{len(lines)} lines: {text!r}")
+        check(all(len(line) <= columns for line in lines), f"too wide: {text!r}")
         check(b"pando top" in lines[0] and b"members" in text, f"screen: {text!r}")
 
 
-def test_terminal(arguments, end):
+def test_terminal(rows, columns, arguments, end):
     """`end` makes it end; the terminal's settings and screen are then as before."""
     master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     before = termios.tcgetattr(slave)
     process = subprocess.Popen([PANDO, "top", "--interval", "200ms", *arguments], stdin=slave,
                                stdout=slave, stderr=slave)
@@ -125,7 +124,7 @@ def test_terminal(arguments, end):
     check(process.wait(5) == 0, f"exit status {process.returncode}")
     check(data.startswith(b"\033[?1049h\033[?25l"), f"begins with {data[:40]!r}")
     check(data.rstrip().endswith(b"\033[?25h\033[?1049l"), f"ends with {data[-60:]!r}")
-    check_screens(data)
+    check_screens(data, rows, columns)
     check(termios.tcgetattr(slave) == before, "the terminal's settings are not as they were")
     os.close(master)
     os.close(slave)
@@ -139,10 +138,11 @@ def main():
     load = Load((host, int(port)))
     load.start()
     test_once(f"shm:{PREFIX}", metrics)
-    test_terminal(["--metrics", metrics], lambda process, master: os.write(master, b"q"))
-    test_terminal(["--pool", f"shm:{PREFIX}", "--metrics", metrics],
+    test_terminal(24, 80, ["--metrics", metrics], lambda process, master: os.write(master, b"q"))
+    test_terminal(24, 80, ["--pool", f"shm:{PREFIX}", "--metrics", metrics],
                   lambda process, master: process.send_signal(signal.SIGTERM))
-    test_terminal(["--metrics", metrics], lambda process, master: process.send_signal(signal.SIGINT))
+    test_terminal(11, 40, ["--metrics", metrics],
+                  lambda process, master: process.send_signal(signal.SIGINT))
     load.over = True
     load.join(5)
     print("top: ok")

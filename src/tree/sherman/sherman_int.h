@@ -59,6 +59,7 @@ struct sherman {
     struct engine base;
     struct sherman_table *table;
     struct scratch *free_scratch;
+    uint32_t pairs_per_leaf; /* about, of those scanned lately; 0: not known */
 };
 
 static inline struct sherman *sherman_of(struct engine *engine)
