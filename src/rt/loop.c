@@ -297,6 +297,20 @@ static bool call_pollers(struct real_loop *loop)
     return progress;
 }
 
+/* True when one of them found something to do. */
+static bool ask_pollers(struct real_loop *loop)
+{
+    bool progress = false;
+    for (struct list *link = loop->pollers.next; link != &loop->pollers; link = loop->next_poller) {
+        struct rt_poller *poller = container_of(link, struct rt_poller, link);
+        loop->next_poller = link->next;
+        if (poller->before_sleep != NULL)
+            progress |= poller->before_sleep(poller);
+    }
+    loop->next_poller = NULL;
+    return progress;
+}
+
 static bool fire_timers(struct real_loop *loop)
 {
     bool fired = false;
@@ -376,10 +390,12 @@ void rt_loop_run(struct rt_loop *base)
             continue;
         }
         uint64_t limit_ns = loop->in_flight > 0 ? loop->spin.flight_ns : loop->spin.idle_ns;
-        if (loop->turn_ns - loop->progress_ns >= limit_ns)
-            loop_sleep(loop);
-        else if (++quiet_turns % TURNS_PER_YIELD == 0)
+        if (loop->turn_ns - loop->progress_ns >= limit_ns) {
+            if (!ask_pollers(loop))
+                loop_sleep(loop);
+        } else if (++quiet_turns % TURNS_PER_YIELD == 0) {
             sched_yield();
+        }
     }
     rt_current_loop = outer;
 }

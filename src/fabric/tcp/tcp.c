@@ -18,50 +18,6 @@ const struct handshake_protocol tcp_protocol = {
     .server_label = "pando tcp 1 server",
 };
 
-static enum pando_status open_window(struct tcp_fabric *fabric,
-                                     const struct fabric_tcp_options *options, char *error,
-                                     size_t error_bytes)
-{
-    enum pando_status status;
-    fabric->window.fd = -1;
-    if (options->listen == NULL || options->host_bytes == 0)
-        return PANDO_OK;
-    if (options->window_path != NULL)
-        return window_map_file(&fabric->window, options->window_path, WINDOW_CREATE, options->node,
-                               options->host_bytes, options->device_bytes, error, error_bytes);
-    status = window_map_private(&fabric->window, options->node, options->host_bytes,
-                                options->device_bytes);
-    if (status != PANDO_OK)
-        snprintf(error, error_bytes, "cannot map %llu bytes of memory",
-                 (unsigned long long)options->host_bytes);
-    return status;
-}
-
-static enum pando_status open_tls(struct tcp_fabric *fabric,
-                                  const struct fabric_tcp_options *options, char *error,
-                                  size_t error_bytes)
-{
-    const struct fabric_tls *tls = &options->tls;
-    if (!tls->enabled)
-        return PANDO_OK;
-    if (options->listen != NULL) {
-        fabric->server_tls = tls_context_create(TLS_SERVER, tls->cert_file, tls->key_file,
-                                                tls->ca_file, error, error_bytes);
-        if (fabric->server_tls == NULL)
-            return PANDO_INVALID;
-    }
-    if (tls->ca_file != NULL) {
-        fabric->client_tls = tls_context_create(TLS_CLIENT, tls->cert_file, tls->key_file,
-                                                tls->ca_file, error, error_bytes);
-        if (fabric->client_tls == NULL)
-            return PANDO_INVALID;
-    } else if (options->listen == NULL) {
-        snprintf(error, error_bytes, "TLS needs --tls-ca to know which servers to trust");
-        return PANDO_INVALID;
-    }
-    return PANDO_OK;
-}
-
 static enum pando_status open_server(struct tcp_fabric *fabric,
                                      const struct fabric_tcp_options *options, char *error,
                                      size_t error_bytes)
@@ -110,17 +66,20 @@ enum pando_status fabric_tcp_open(const struct fabric_tcp_options *options, stru
     fabric->base.node = options->node;
     fabric->base.target = options->target;
     fabric->timeout_ns = options->timeout_ns == 0 ? TIMEOUT_NS : options->timeout_ns;
+    fabric->window.fd = -1;
     session_peers_init(&fabric->peers);
 
     enum pando_status status =
         secret_load(&fabric->secret, options->secret_file, error, error_bytes);
     if (status == PANDO_OK)
-        status = open_tls(fabric, options, error, error_bytes);
+        status = tls_contexts_create(&options->tls, options->listen != NULL, &fabric->server_tls,
+                                     &fabric->client_tls, error, error_bytes);
     /* The port before the window: a port in use leaves no new file behind. */
     if (status == PANDO_OK && options->listen != NULL)
         status = open_server(fabric, options, error, error_bytes);
-    if (status == PANDO_OK)
-        status = open_window(fabric, options, error, error_bytes);
+    if (status == PANDO_OK && options->listen != NULL && options->host_bytes > 0)
+        status = window_map_served(&fabric->window, options->window_path, options->node,
+                                   options->host_bytes, options->device_bytes, error, error_bytes);
     if (status != PANDO_OK) {
         tcp_close(&fabric->base);
         return status;
