@@ -162,6 +162,13 @@ static void channel_ready(struct rt_fd *fd, uint32_t events)
 
 /* ---- the device's own events ----------------------------------------------------------------- */
 
+static void unwatch_async(struct lane *lane)
+{
+    if (lane->async_watched)
+        rt_fd_remove(lane->loop, &lane->async_fd);
+    lane->async_watched = false;
+}
+
 static void on_gone(struct rt_message *message)
 {
     struct lane *lane = container_of(message, struct lane, gone);
@@ -170,6 +177,7 @@ static void on_gone(struct rt_message *message)
         return;
     }
     lane->gone_posted = false;
+    unwatch_async(lane);
     list_for_each (link, &lane->queues)
         queue_fail(container_of(link, struct queue, link), "the device was removed");
 }
@@ -204,9 +212,9 @@ static void async_ready(struct rt_fd *fd, uint32_t events)
         if (type == IBV_EVENT_DEVICE_FATAL)
             device_gone(lane->fabric);
     }
-    /* The other end of this descriptor is gone as well, and it would be ready for ever. */
+    /* A descriptor of a device that is gone is in error for ever, and would keep the loop awake. */
     if (atomic_load(&lane->device->gone))
-        rt_fd_change(lane->loop, fd, 0);
+        unwatch_async(lane);
 }
 
 /* ---- making and ending ------------------------------------------------------------------------ */
@@ -259,6 +267,7 @@ static enum pando_status lane_create(struct verbs_fabric *fabric, struct lane **
         goto err;
     status = rt_fd_add(lane->loop, &lane->async_fd);
     if (status == PANDO_OK) {
+        lane->async_watched = true;
         *out = lane;
         return PANDO_OK;
     }
@@ -309,7 +318,7 @@ void lane_put(struct lane *lane)
     pando_assert(list_empty(&lane->queues));
     poller_set(lane, false);
     rt_fd_remove(lane->loop, &lane->channel_fd);
-    rt_fd_remove(lane->loop, &lane->async_fd);
+    unwatch_async(lane);
     lane_free(lane);
 }
 

@@ -106,7 +106,7 @@ struct lane {
     struct ibv_comp_channel *channel;
     struct rt_fd channel_fd, async_fd;
     struct rt_poller poller;
-    bool polling;
+    bool polling, async_watched;
     struct list queues, hot;
     struct buffers buffers;
     struct device_memory memory; /* of the buffers */

@@ -8,6 +8,7 @@ check() {
     shift
     begin=$(cut -d' ' -f1 /proc/uptime)
     if "$@" >/tmp/check.log 2>&1; then
+        cat /tmp/check.log
         echo "ok $what ($(cut -d' ' -f1 /proc/uptime | awk -v b="$begin" '{printf "%.1f", $1 - b}') s)"
     else
         echo "FAILED $what: status $?"
