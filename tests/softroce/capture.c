@@ -10,9 +10,12 @@
  */
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
+#include <linux/sockios.h>
 #include <net/ethernet.h>
 #include <net/if.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -50,6 +53,7 @@ struct packet {
     bool out;
     uint8_t opcode;
     uint32_t queue_pair, sequence;
+    uint64_t at_ns;
 };
 
 struct capture {
@@ -132,6 +136,9 @@ static void capture_take(struct capture *capture, bool keep)
         if (!keep || capture->count == PACKETS_MAX || !decode(frame, (size_t)got, packet))
             continue;
         packet->out = from.sll_pkttype == PACKET_OUTGOING;
+        struct timespec at;
+        CHECK(ioctl(capture->fd, SIOCGSTAMPNS, &at) == 0);
+        packet->at_ns = (uint64_t)at.tv_sec * RT_NS_PER_S + (uint64_t)at.tv_nsec;
         capture->count++;
     }
 }
@@ -140,8 +147,9 @@ static void capture_print(const struct capture *capture)
 {
     for (unsigned i = 0; i < capture->count; i++) {
         const struct packet *packet = &capture->packets[i];
-        printf("  %s queue pair %u, packet %u: %s\n", packet->out ? ">" : "  <", packet->queue_pair,
-               packet->sequence, opcode_name(packet->opcode));
+        printf("  %6.2f ms %s queue pair %u, packet %u: %s\n",
+               (double)(packet->at_ns - capture->packets[0].at_ns) / 1e6, packet->out ? ">" : "  <",
+               packet->queue_pair, packet->sequence, opcode_name(packet->opcode));
     }
 }
 
