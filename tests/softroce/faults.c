@@ -406,6 +406,64 @@ static void test_no_ipv4(void)
     world_close(&world);
 }
 
+/* ---- a wire that is cut ---------------------------------------------------------------------- */
+
+enum { CUT_WORDS = 32 };
+
+static void cut(bool open)
+{
+    CHECK(system(open ? "ip netns exec switch bridge link set dev portb state 3"
+                      : "ip netns exec switch bridge link set dev portb state 0") == 0);
+}
+
+static void words_co(struct world *world, uint64_t words[CUT_WORDS])
+{
+    struct fabric_op op = fabric_read(AT, words, CUT_WORDS * 8);
+    CHECK_OK(fabric_submit_co(world->endpoint, &op, 1));
+}
+
+/* The card gives up, everything outstanding fails, and nothing of it arrives once the endpoint is
+ * connected again. */
+static void cut_co(struct world *world)
+{
+    struct fabric_op ops[CUT_WORDS];
+    struct fabric_list lists[CUT_WORDS];
+    uint64_t values[CUT_WORDS], first[CUT_WORDS], later[CUT_WORDS], start_ns = rt_now_ns();
+
+    expect_works_co(world);
+    for (unsigned i = 0; i < CUT_WORDS; i++) {
+        if (i == CUT_WORDS / 2)
+            cut(false);
+        values[i] = i + 1;
+        ops[i] = fabric_write(AT + 8 * i, &values[i], 8);
+        lists[i] = (struct fabric_list){.ops = &ops[i], .count = 1};
+        fabric_post(world->endpoint, &lists[i]);
+    }
+    unsigned broken = 0;
+    for (unsigned i = 0; i < CUT_WORDS; i++)
+        broken += fabric_wait_co(&lists[i]) == PANDO_BROKEN;
+    printf("  wire cut: %u of %u lists broken after %.1f s\n", broken, (unsigned)CUT_WORDS,
+           (double)(rt_now_ns() - start_ns) / 1e9);
+    CHECK(broken >= CUT_WORDS / 2 && fabric_broken(world->endpoint));
+    CHECK(rt_now_ns() - start_ns < 15 * RT_NS_PER_S);
+    cut(true);
+    rt_sleep_co(100 * RT_NS_PER_MS);
+    CHECK_OK(fabric_reconnect_co(world->endpoint));
+    words_co(world, first);
+    rt_sleep_co(500 * RT_NS_PER_MS);
+    words_co(world, later);
+    CHECK(memcmp(first, later, sizeof(first)) == 0);
+    expect_works_co(world);
+}
+
+static void test_cut(void)
+{
+    run_in_world(&(struct world_options){.server_device = "rxeb",
+                                         .client_device = "rxea",
+                                         .timeout_ns = 2 * RT_NS_PER_S},
+                 cut_co);
+}
+
 /* ---- a device that goes away ----------------------------------------------------------------- */
 
 /* In the place of the library's own: that a port went down is passed on as what the kernel says when a
@@ -473,7 +531,7 @@ static const struct {
     {"error_state", test_error_state}, {"packets", test_packets},
     {"sleeping", test_sleeping},       {"names", test_names},
     {"no_ipv4", test_no_ipv4},         {"locked_memory", test_locked_memory},
-    {"removed", test_removed},
+    {"removed", test_removed},         {"cut", test_cut},
 };
 
 int main(int argc, char **argv)

@@ -12,8 +12,9 @@ import shutil
 import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
-MODULES = ["ib_core", "ib_uverbs", "rdma_rxe", "crc32_generic", "veth", "bridge", "dummy", "virtio_pci", "virtio_net"]
-TOOLS = ["qemu-system-x86_64", "busybox", "cpio", "ip", "rdma", "bridge", "dash", "dpkg-deb", "apt-get", "strip", "ldd"]
+MODULES = ["ib_core", "ib_uverbs", "rdma_rxe", "crc32_generic", "veth", "bridge", "dummy", "virtio_pci", "virtio_net",
+           "sch_netem"]
+TOOLS = ["qemu-system-x86_64", "busybox", "cpio", "ip", "rdma", "bridge", "tc", "dash", "dpkg-deb", "apt-get", "strip", "ldd"]
 PROGRAMS = ["pando", "tests/conformance_fabric", "tests/conformance_engine"]
 
 
@@ -124,6 +125,7 @@ class Tree:
     def put(self, source, to, mode=0o755):
         target = self.root / to.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)  # busybox has links of many names
         shutil.copyfile(os.path.realpath(source), target)
         target.chmod(mode)
         return target
@@ -138,9 +140,10 @@ class Tree:
                 if not (self.root / path.lstrip("/")).exists():
                     self.put(path, path)
 
-    def pack(self, to):
-        names = run("find", ".", cwd=self.root)
-        to.write_bytes(run("cpio", "-o", "-H", "newc", "--quiet", "-R", "0:0", input=names, cwd=self.root))
+
+def pack(root, to):
+    names = run("find", ".", cwd=root)
+    to.write_bytes(run("cpio", "-o", "-H", "newc", "--quiet", "-R", "0:0", input=names, cwd=root))
 
 
 def providers():
@@ -155,11 +158,10 @@ def build_initramfs(work, build):
     tree = Tree(work / "tree")
     tree.put(tool("busybox"), "/bin/busybox")
     for applet in run(tool("busybox"), "--list").decode().split():
-        # Its ip knows nothing of RDMA, and its shell would prefer it.
-        if applet not in ("ip", "sh", "busybox"):
+        if applet not in ("sh", "busybox"):  # its shell would prefer its own ip, which is not enough
             (tree.root / "bin" / applet).symlink_to("busybox")
     tree.put_program(tool("dash"), "/bin/sh")
-    for name in ("ip", "rdma", "bridge"):
+    for name in ("ip", "rdma", "bridge", "tc"):
         tree.put_program(tool(name))
     for library in providers():
         tree.put_program(library, str(library))
@@ -178,7 +180,7 @@ def build_initramfs(work, build):
     (tree.root / "etc/hosts").write_text("127.0.0.1 localhost\n")
     (tree.root / "etc/ld.so.conf").write_text("/lib/x86_64-linux-gnu\n/usr/lib/x86_64-linux-gnu\n")
     run("ldconfig", "-r", tree.root)
-    tree.pack(work / "initrd")
+    pack(tree.root, work / "initrd")
 
 
 def prepare(build):

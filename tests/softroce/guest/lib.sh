@@ -17,12 +17,12 @@ check() {
     fi
 }
 
-# One device on a network interface that leads nowhere.
+# rxe_up N [no-address]: device rxeN on a network interface that leads nowhere.
 rxe_up() {
-    ip link add wire0 type dummy
-    ip addr add 10.0.0.1/24 dev wire0
-    ip link set wire0 up
-    rdma link add rxe0 type rxe netdev wire0
+    ip link add "wire$1" type dummy
+    [ -n "$2" ] || ip addr add "10.0.$1.1/24" dev "wire$1"
+    ip link set "wire$1" up
+    rdma link add "rxe$1" type rxe netdev "wire$1"
 }
 
 # Two devices in one guest whose packets cross a wire: veth pairs that meet in a bridge elsewhere. Routes

@@ -24,9 +24,9 @@ for i in $(seq 100); do
     sleep 0.2
 done
 check status pando status --pool $pool --secret-file /tmp/secret
-check write sh -c "softroce_kv $pool /tmp/secret write 500 >/tmp/written"
-check read softroce_kv $pool /tmp/secret check 500
-check capture softroce_capture $pool /tmp/secret rxe0 "$wire"
+check write sh -c "softroce_kv $pool /tmp/secret write 100 >/tmp/written"
+check read softroce_kv $pool /tmp/secret check 100
+check capture softroce_capture $pool /tmp/secret rxe0 "$wire" near
 [ $failed = 0 ] && word=passed || word=failed
 echo $word | timeout 5 nc 10.9.0.2 7001
 exit $failed
