@@ -256,11 +256,11 @@ static void print_ready(const struct node *node)
            : listens ? "tcp"
                      : "shm",
            fabric_location(node->fabric), size);
-    if (verbs)
-        printf(" on %s, lock table %s", fabric_verbs_device(node->fabric),
-               fabric_verbs_on_chip(node->fabric) ? "on the card" : "in host memory");
     if (node->path[0] != '\0')
         printf(" in %s, %s", node->path, reused ? "contents kept" : "new");
+    if (verbs)
+        printf(", %s, lock table %s", fabric_verbs_device(node->fabric),
+               fabric_verbs_on_chip(node->fabric) ? "on the card" : "in host memory");
     printf("\n");
     fflush(stdout);
 }

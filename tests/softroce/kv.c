@@ -1,8 +1,8 @@
 /*
  * A client that uses a pool as an application would, and goes on when a memory node was away:
  *
- *   softroce_kv URI SECRET write COUNT   puts keys 0 .. COUNT-1, each until it is acknowledged, and prints
- *                                        "KEY" for each; COUNT 0: without end
+ *   softroce_kv URI SECRET write COUNT   puts keys 0 .. COUNT-1, each until it is acknowledged; COUNT 0:
+ *                                        without end, and prints those that are
  *   softroce_kv URI SECRET check COUNT   gets keys 0 .. COUNT-1 and scans them all, in both directions
  *
  * The device may be said in PANDO_TEST_CLIENT_DEVICE.
@@ -48,8 +48,10 @@ static void write_co(struct store_table *table, uint64_t count)
 {
     for (uint64_t i = 0; count == 0 || i < count; i++) {
         put_co(table, i);
-        printf("%" PRIu64 "\n", i);
+        if (count == 0)
+            printf("%" PRIu64 "\n", i);
     }
+    printf("%" PRIu64 " keys written\n", count);
 }
 
 struct scan {

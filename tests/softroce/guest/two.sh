@@ -24,7 +24,7 @@ for i in $(seq 100); do
     sleep 0.2
 done
 check status pando status --pool $pool --secret-file /tmp/secret
-check write sh -c "softroce_kv $pool /tmp/secret write 100 >/tmp/written"
+check write softroce_kv $pool /tmp/secret write 100
 check read softroce_kv $pool /tmp/secret check 100
 check capture softroce_capture $pool /tmp/secret rxe0 "$wire" near
 [ $failed = 0 ] && word=passed || word=failed
