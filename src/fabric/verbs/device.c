@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/parse.h"
@@ -167,6 +168,10 @@ static enum pando_status open_limits(struct device *device, struct report report
     /* Soft-RoCE's responder finishes one request before it looks at the next: read in its source.
      * Nobody promises as much of any card. */
     device->ordered = basic->vendor_id == SOFT_ROCE_VENDOR;
+    if (device->ordered && sysconf(_SC_NPROCESSORS_ONLN) > 1)
+        log_warn("Soft-RoCE on several processors may lose a WRITE to a word that an atomic is at: "
+                 "for tests only",
+                 log_text("device", device->name));
     return PANDO_OK;
 }
 
@@ -184,7 +189,7 @@ enum pando_status device_open(struct device *device, const struct device_choice 
                               char *error, size_t error_bytes)
 {
     struct report report = {error, error_bytes};
-    struct ibv_port_attr port;
+    struct ibv_port_attr port = {0};
 
     *device = (struct device){0};
     enum pando_status status = find_device(device, choice, &port, report);
