@@ -1,5 +1,5 @@
 # The two commands of the README are `make run` and `make test`; each does all its own set-up.
-.PHONY: all run test test-all check-long clean deps deps-test format tidy papers
+.PHONY: all install run test test-all check-long clean deps deps-test format tidy papers
 
 all: deps build/build.ninja
 	@cmake --build build --target pando
@@ -25,6 +25,13 @@ test-all: deps-test
 # Many more seeds than the tests take time for.
 check-long: all
 	@build/pando check --engine sherman --seeds 1..20000 --faults all
+
+# Where: PREFIX (/usr/local), below DESTDIR if that is set.
+PREFIX ?= /usr/local
+install: deps build/build.ninja
+	@cmake -DCMAKE_INSTALL_PREFIX="$(PREFIX)" -S . -B build >/dev/null
+	@cmake --build build --target pando pando_shared pando_archive
+	@DESTDIR="$(DESTDIR)" cmake --install build
 
 format:
 	@git ls-files '*.c' '*.h' | xargs clang-format -i

@@ -21,7 +21,7 @@ enum {
 };
 
 static const char FG_PLUS_WITHOUT[] =
-    "combine,onchip,hierarchical,queue,handover,twolevel,lockread,backoff,merge";
+    "combine,onchip,hierarchical,queue,handover,twolevel,lockread,backoff,reuse,adopt,merge";
 
 struct settings {
     struct cmd_pool pool;
@@ -43,7 +43,8 @@ static const struct config_option options[] = {
     {.name = "without",
      .metavar = "LIST",
      .help = "Techniques to switch off, with commas. sherman has combine, onchip, hierarchical, "
-             "queue, handover, twolevel, cache, lockread, backoff, merge; without onchip a "
+             "queue, handover, twolevel, cache, lockread, backoff, reuse, adopt, merge; without "
+             "onchip a "
              "simulated pool's lock words are as slow as host memory.",
      CONFIG_TEXT_INTO(struct settings, without)},
     {.name = "workload",

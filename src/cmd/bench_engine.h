@@ -119,8 +119,10 @@ struct bench_node {
 struct bench_client {
     struct bench_thread *thread;
     unsigned index;
+    uint64_t number; /* among the clients of all processes */
     struct workload_client work;
-    uint64_t quota; /* operations that are left; UINT64_MAX: no bound */
+    struct workload_client limit_work; /* what it draws when the limit is measured */
+    uint64_t quota;                    /* operations that are left; UINT64_MAX: no bound */
     uint64_t key_word[BENCH_KEY_MAX / 8 + 1];
     uint8_t *value, *read_to;
     struct prng prng;
@@ -184,6 +186,9 @@ void bench_progress(const struct bench_run *run, const char *what, double share)
 
 bool bench_client_init(struct bench_client *client, struct bench_thread *thread, unsigned index);
 void bench_client_fini(struct bench_client *client);
+
+/* limit_work begins again. */
+void bench_client_draw_anew(struct bench_client *client);
 
 /* The body of a client's task in every phase but BENCH_LIMIT; counts itself out. */
 void bench_client_main(void *arg);

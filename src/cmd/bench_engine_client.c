@@ -11,6 +11,15 @@ enum {
     TOUCH_LEAVES = 16 /* one key in so many leaves brings every inner node into the cache */
 };
 
+void bench_client_draw_anew(struct bench_client *client)
+{
+    const struct bench_run *run = client->thread->run;
+    const struct bench_plan *plan = run->plan;
+    workload_client_init(
+        &client->limit_work, plan->workload, &plan->space, plan->dist, client->number,
+        (uint64_t)run->thread_count * plan->coroutines * plan->processes, ~plan->seed);
+}
+
 bool bench_client_init(struct bench_client *client, struct bench_thread *thread, unsigned index)
 {
     const struct bench_plan *plan = thread->run->plan;
@@ -22,6 +31,8 @@ bool bench_client_init(struct bench_client *client, struct bench_thread *thread,
     *client = (struct bench_client){.thread = thread, .index = index, .quota = UINT64_MAX};
     workload_client_init(&client->work, plan->workload, &plan->space, plan->dist, number,
                          per_process * plan->processes, plan->seed);
+    client->number = number;
+    bench_client_draw_anew(client);
     prng_seed(&client->prng, plan->seed ^ hash_u64(~number));
     client->value = malloc(value_bytes);
     client->read_to = malloc(value_bytes);

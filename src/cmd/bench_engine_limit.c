@@ -7,7 +7,9 @@
  *             lock]
  *   a scan    READs of as many blocks as its pairs fill, at once
  *
- * Blocks are allocated for this, by the first thread of each compute node for all of it, so nothing
+ * Clients draw their operations as they do for the engine, so that both are after the same keys with
+ * the same popularity, and pay the same for drawing them; a key's block is where it lies among all
+ * keys. Blocks are allocated for this, by the first thread of each compute node for all of it, so nothing
  * of the table is touched. Locks are those of the blocks and are respected: somebody's table may
  * share them.
  */
@@ -103,10 +105,12 @@ void bench_limit_close_co(struct bench_thread *thread)
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-static uint64_t random_block(struct bench_client *client)
+static uint64_t block_of(const struct bench_client *client, uint64_t position)
 {
     const struct bench_limit *limit = client->thread->node->limit;
-    return limit->blocks[prng_below(&client->prng, limit->count)].address;
+    uint64_t positions = client->thread->run->plan->space.positions;
+    uint64_t index = (uint64_t)((__uint128_t)(position % positions) * limit->count / positions);
+    return limit->blocks[index].address;
 }
 
 static uint8_t *buffer_of(struct bench_client *client, uint32_t leaf)
@@ -118,19 +122,18 @@ static uint8_t *buffer_of(struct bench_client *client, uint32_t leaf)
     return limit->buffers + (number * limit->leaves_per_client + leaf) * (size_t)bytes;
 }
 
-static enum pando_status raw_read_co(struct bench_client *client)
+static enum pando_status raw_read_co(struct bench_client *client, uint64_t block)
 {
-    uint64_t block = random_block(client);
     struct fabric_op read = fabric_read(fabric_address_offset(block), buffer_of(client, 0),
                                         client->thread->run->plan->shape.node_bytes);
     return pool_submit_co(client->thread->session, fabric_address_node(block), &read, 1);
 }
 
-static enum pando_status raw_write_co(struct bench_client *client)
+static enum pando_status raw_write_co(struct bench_client *client, uint64_t block)
 {
     struct bench_thread *thread = client->thread;
     const struct bench_plan *plan = thread->run->plan;
-    uint64_t block = random_block(client), zero = 0;
+    uint64_t zero = 0;
     uint16_t node = fabric_address_node(block);
     uint64_t lock = fabric_address_offset(pool_lock_for(thread->node->pool, block));
     uint8_t *buffer = buffer_of(client, 0);
@@ -147,18 +150,19 @@ static enum pando_status raw_write_co(struct bench_client *client)
     return pool_submit_co(thread->session, node, ops, taken ? 2 : 1);
 }
 
-static enum pando_status raw_scan_co(struct bench_client *client)
+static enum pando_status raw_scan_co(struct bench_client *client, uint64_t position)
 {
     struct bench_thread *thread = client->thread;
+    const struct bench_plan *plan = thread->run->plan;
     struct fabric_list lists[SCAN_LEAVES_MAX];
     struct fabric_op reads[SCAN_LEAVES_MAX];
     uint32_t count = thread->node->limit->leaves_per_client;
     enum pando_status status = PANDO_OK;
 
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t block = random_block(client);
-        reads[i] = fabric_read(fabric_address_offset(block), buffer_of(client, i),
-                               thread->run->plan->shape.node_bytes);
+        uint64_t block = block_of(client, position + (uint64_t)i * plan->pairs_per_leaf);
+        reads[i] =
+            fabric_read(fabric_address_offset(block), buffer_of(client, i), plan->shape.node_bytes);
         lists[i] = (struct fabric_list){.ops = &reads[i], .count = 1};
         fabric_post(pool_endpoint(thread->session, fabric_address_node(block)), &lists[i]);
     }
@@ -173,17 +177,23 @@ void bench_limit_main(void *arg)
 {
     struct bench_client *client = arg;
     struct bench_thread *thread = client->thread;
-    const uint8_t *percent = thread->run->plan->workload->percent;
+    const struct bench_plan *plan = thread->run->plan;
     enum pando_status status = PANDO_OK;
+    struct workload_op op;
 
     while (!thread->stop && status == PANDO_OK) {
-        unsigned drawn = (unsigned)prng_below(&client->prng, 100);
-        if (drawn < percent[WORKLOAD_READ])
-            status = raw_read_co(client);
-        else if (drawn < percent[WORKLOAD_READ] + percent[WORKLOAD_SCAN])
-            status = raw_scan_co(client);
+        if (!workload_next(&client->limit_work, &op)) {
+            bench_client_draw_anew(client);
+            if (!workload_next(&client->limit_work, &op))
+                break;
+        }
+        workload_key(op.position, op.serial, client->key_word, plan->shape.key_size);
+        if (op.kind == WORKLOAD_SCAN)
+            status = raw_scan_co(client, op.position);
+        else if (workload_kind_writes(op.kind))
+            status = raw_write_co(client, block_of(client, op.position));
         else
-            status = raw_write_co(client);
+            status = raw_read_co(client, block_of(client, op.position));
         thread->done += thread->counting;
     }
     if (status != PANDO_OK)

@@ -47,7 +47,8 @@ enum pando_status bench_lock_co(struct bench_client *client, uint64_t number)
     enum pando_status status = PANDO_OK;
 
     if (plan->hierarchical)
-        status = local_lock_take_co(node->locks, lock.address, rt_now_ns() + PATIENCE_NS, &grant);
+        status = local_lock_take_co(node->locks, lock.address, rt_now_ns() + PATIENCE_NS,
+                                    &(struct local_lock_offer){0}, &grant);
     if (status != PANDO_OK)
         return status;
     if (grant.handed)
@@ -60,6 +61,6 @@ enum pando_status bench_lock_co(struct bench_client *client, uint64_t number)
     if (taken && !handover)
         status = global_unlock_co(client, &lock);
     if (plan->hierarchical)
-        local_lock_release(node->locks, &grant, handover);
+        local_lock_release(node->locks, &grant, handover, (struct local_lock_gift){0});
     return status;
 }

@@ -93,8 +93,9 @@ struct engine_change {
     struct slice value;
 };
 
-/* `old` is NULL when the key is absent. May be called several times for one operation: only the
- * last call counts. Does not suspend. */
+/* `old` is NULL when the key is absent. May be called several times for one operation, and on other
+ * threads of the process (one at a time, while the operation's own task waits): only the last call
+ * counts. Does not suspend. */
 typedef struct engine_change (*engine_modify_fn)(void *context, const struct slice *old);
 
 /* Conditional puts, counters and the like. With `blind` the old value is not fetched if that would

@@ -8,7 +8,7 @@
 #include "base/assert.h"
 #include "pool/pool_int.h"
 
-static uint64_t entry_offset(const struct pool *pool, unsigned slot)
+uint64_t pool_entry_offset(const struct pool *pool, unsigned slot)
 {
     return pool->first + POOL_DIRECTORY + (uint64_t)slot * POOL_ENTRY_BYTES;
 }
@@ -16,13 +16,13 @@ static uint64_t entry_offset(const struct pool *pool, unsigned slot)
 static bool name_ok(const char *name, size_t most)
 {
     size_t size = strlen(name);
-    return size > 0 && size < most;
+    return size > 0 && size < most && name[0] != '#';
 }
 
 static enum pando_status read_all_co(struct pool_session *session, struct pool_entry *entries)
 {
     struct fabric_op read =
-        fabric_read(entry_offset(session->pool, 0), entries, POOL_TABLES * POOL_ENTRY_BYTES);
+        fabric_read(pool_entry_offset(session->pool, 0), entries, POOL_TABLES * POOL_ENTRY_BYTES);
     enum pando_status status = pool_submit_co(session, 0, &read, 1);
     for (unsigned i = 0; i < POOL_TABLES; i++) {
         entries[i].name[POOL_NAME_MAX - 1] = '\0';
@@ -33,13 +33,16 @@ static enum pando_status read_all_co(struct pool_session *session, struct pool_e
 
 /* A slot with that name, or POOL_TABLES. Reading is not under the lock: a name whose entry is being
  * dropped or reused right now is read again by whoever cares, under the lock. */
-static unsigned find(const struct pool_entry *entries, const char *name)
+unsigned pool_entry_find(const struct pool_entry *entries, const char *name)
 {
-    unsigned slot = 0;
-    while (slot < POOL_TABLES &&
-           (entries[slot].state != POOL_ENTRY_LIVE || strcmp(entries[slot].name, name) != 0))
-        slot++;
-    return slot;
+    uint64_t number = name[0] == '#' ? strtoull(name + 1, NULL, 10) : 0;
+    for (unsigned slot = 0; slot < POOL_TABLES; slot++) {
+        const struct pool_entry *entry = &entries[slot];
+        if (number != 0 ? pool_entry_dropping(entry->state) && entry->table == number
+                        : entry->state == POOL_ENTRY_LIVE && strcmp(entry->name, name) == 0)
+            return slot;
+    }
+    return POOL_TABLES;
 }
 
 static enum pando_status create_locked_co(struct pool_session *session,
@@ -53,9 +56,9 @@ static enum pando_status create_locked_co(struct pool_session *session,
 
     if (status != PANDO_OK)
         return status;
-    if (find(entries, options->name) != POOL_TABLES)
+    if (pool_entry_find(entries, options->name) != POOL_TABLES)
         return PANDO_EXISTS;
-    while (free_slot < POOL_TABLES && entries[free_slot].state == POOL_ENTRY_LIVE)
+    while (free_slot < POOL_TABLES && entries[free_slot].state != POOL_ENTRY_FREE)
         free_slot++;
     if (free_slot == POOL_TABLES)
         return PANDO_FULL;
@@ -72,7 +75,7 @@ static enum pando_status create_locked_co(struct pool_session *session,
     memcpy(out->name, options->name, strlen(options->name) + 1);
     memcpy(out->engine, options->engine, strlen(options->engine) + 1);
     memcpy(out->words, options->words, sizeof(out->words));
-    uint64_t offset = entry_offset(session->pool, free_slot);
+    uint64_t offset = pool_entry_offset(session->pool, free_slot);
     struct fabric_op ops[] = {
         fabric_write(offset, out, sizeof(*out)),
         fabric_write(offset, &live, sizeof(live)),
@@ -90,11 +93,11 @@ static enum pando_status drop_locked_co(struct pool_session *session, const char
     enum pando_status status = read_all_co(session, entries);
     if (status != PANDO_OK)
         return status;
-    unsigned slot = find(entries, name);
+    unsigned slot = pool_entry_find(entries, name);
     if (slot == POOL_TABLES)
         return PANDO_NOT_FOUND;
     struct fabric_op write =
-        fabric_write(entry_offset(session->pool, slot), &free_state, sizeof(free_state));
+        fabric_write(pool_entry_offset(session->pool, slot), &free_state, sizeof(free_state));
     return pool_submit_co(session, 0, &write, 1);
 }
 
@@ -146,7 +149,7 @@ enum pando_status pool_table_open_co(struct pool_session *session, const char *n
         return PANDO_NO_MEMORY;
     enum pando_status status = read_all_co(session, entries);
     if (status == PANDO_OK) {
-        unsigned found = find(entries, name);
+        unsigned found = pool_entry_find(entries, name);
         if (found == POOL_TABLES) {
             status = PANDO_NOT_FOUND;
         } else {
@@ -172,10 +175,16 @@ enum pando_status pool_table_list_co(struct pool_session *session, struct pool_e
     return PANDO_OK;
 }
 
+enum pando_status pool_directory_co(struct pool_session *session, struct pool_entry *out)
+{
+    return read_all_co(session, out);
+}
+
 static fabric_address root_address(const struct pool *pool, unsigned slot)
 {
     pando_assert(slot < POOL_TABLES);
-    return fabric_address_make(0, entry_offset(pool, slot) + offsetof(struct pool_entry, root));
+    return fabric_address_make(0,
+                               pool_entry_offset(pool, slot) + offsetof(struct pool_entry, root));
 }
 
 enum pando_status pool_root_read_co(struct pool_session *session, unsigned slot, uint64_t *root)

@@ -1,32 +1,33 @@
 /*
- * intents.c - slots for intents: a chunk per session and node, fetched when first needed.
+ * intents.c - slots for intents: a chunk per session and node, fetched when first needed and kept for
+ * the next session when one closes.
  */
 #include <stdlib.h>
 
 #include "base/assert.h"
 #include "pool/pool_int.h"
 
-enum pando_status intent_slots_init(struct pool_session *session)
+struct intent_set *intent_set_create(uint16_t nodes)
 {
-    session->intents = calloc(session->pool->nodes, sizeof(*session->intents));
-    if (session->intents == NULL)
-        return PANDO_NO_MEMORY;
-    for (uint16_t node = 0; node < session->pool->nodes; node++)
-        rt_waitq_init(&session->intents[node].waiting);
-    return PANDO_OK;
+    struct intent_set *set = calloc(1, sizeof(*set) + nodes * sizeof(set->slots[0]));
+    if (set == NULL)
+        return NULL;
+    list_init(&set->link);
+    for (uint16_t node = 0; node < nodes; node++)
+        rt_waitq_init(&set->slots[node].waiting);
+    return set;
 }
 
-void intent_slots_fini(struct pool_session *session)
+void intent_set_destroy(struct intent_set *set, uint16_t nodes)
 {
-    for (uint16_t node = 0; session->intents != NULL && node < session->pool->nodes; node++)
-        free(session->intents[node].free_slots);
-    free(session->intents);
-    session->intents = NULL;
+    for (uint16_t node = 0; node < nodes; node++)
+        free(set->slots[node].free_slots);
+    free(set);
 }
 
 static enum pando_status fetch_chunk_co(struct pool_session *session, uint16_t node)
 {
-    struct intent_slots *slots = &session->intents[node];
+    struct intent_slots *slots = &session->intents->slots[node];
     struct pool_grant_request request = {.block_bytes = POOL_INTENT_BYTES,
                                          .kind = POOL_CHUNK_INTENTS};
     struct pool_grant_reply reply;
@@ -56,7 +57,7 @@ enum pando_status pool_intent_take_co(struct pool_session *session, uint16_t nod
                                       fabric_address *slot)
 {
     pando_assert(node < session->pool->nodes);
-    struct intent_slots *slots = &session->intents[node];
+    struct intent_slots *slots = &session->intents->slots[node];
     enum pando_status status = PANDO_OK;
 
     while (slots->free_count == 0 && status == PANDO_OK) {
@@ -77,7 +78,7 @@ enum pando_status pool_intent_take_co(struct pool_session *session, uint16_t nod
 
 void pool_intent_give(struct pool_session *session, fabric_address slot)
 {
-    struct intent_slots *slots = &session->intents[fabric_address_node(slot)];
+    struct intent_slots *slots = &session->intents->slots[fabric_address_node(slot)];
     slots->free_slots[slots->free_count++] = (uint32_t)((slot - slots->chunk) / POOL_INTENT_BYTES);
     (void)rt_waitq_wake_one(&slots->waiting);
 }

@@ -5,7 +5,12 @@
 #include "pool/pool_int.h"
 
 static const uint64_t BACKOFF_MIN_NS = 2 * RT_NS_PER_US;
-enum { DOUBLINGS = 6 /* to 128 us */, PATIENCE_LEASES = 10, LOOKS = 16 };
+enum {
+    DOUBLINGS = 6,     /* to 128 us */
+    DOUBLINGS_FEW = 1, /* to 4 us */
+    PATIENCE_LEASES = 10,
+    LOOKS = 16,
+};
 
 fabric_address pool_lock_address(const struct pool *pool, uint16_t node, uint32_t index)
 {
@@ -62,7 +67,8 @@ enum pando_status pool_lock_backoff_co(struct pool_session *session, fabric_addr
                                        uint64_t word, struct pool_backoff *backoff)
 {
     struct pool *pool = session->pool;
-    unsigned doublings = backoff->tries < DOUBLINGS ? backoff->tries : DOUBLINGS;
+    unsigned limit = backoff->few ? DOUBLINGS_FEW : DOUBLINGS;
+    unsigned doublings = backoff->tries < limit ? backoff->tries : limit;
     uint64_t most = BACKOFF_MIN_NS << doublings;
 
     if (pool_fenced(pool))

@@ -16,7 +16,7 @@
 enum {
     BEATS_PER_LEASE = 4,
     LOOKS_PER_LEASE = 2,
-    HUNG_LEASES = 8, /* a loop that has not turned for so long takes the process with it */
+    HUNG_LEASES = 8, /* a loop that has not turned for so long takes the member with it */
     COMPUTE_NODE_BASE = 0x8000,
 };
 
@@ -25,7 +25,7 @@ fabric_address pool_heartbeat_address(const struct pool *pool, uint16_t member)
     return fabric_address_make(0, pool->first + POOL_HEARTBEATS + (uint64_t)member * 8);
 }
 
-static fabric_address record_address(const struct pool *pool, uint16_t member)
+fabric_address pool_record_address(const struct pool *pool, uint16_t member)
 {
     return fabric_address_make(0,
                                pool->first + POOL_RECORDS + (uint64_t)member * POOL_RECORD_BYTES);
@@ -83,7 +83,8 @@ enum pando_status pool_member_join_co(struct pool *pool, struct fabric_endpoint 
     struct pool_heartbeat alive = {.state = POOL_ALIVE, .incarnation = pool->identity.incarnation};
     /* WRITE before CAS: whoever sees it alive sees its record. */
     struct fabric_op ops[] = {
-        fabric_write(fabric_address_offset(record_address(pool, member)), &record, sizeof(record)),
+        fabric_write(fabric_address_offset(pool_record_address(pool, member)), &record,
+                     sizeof(record)),
         fabric_cas(fabric_address_offset(pool_heartbeat_address(pool, member)), pool->beat,
                    pool_heartbeat_pack(alive)),
     };
@@ -119,13 +120,21 @@ static bool all_loops_turn(struct pool *pool)
     rt_latch_lock(&pool->latch);
     list_for_each (link, &pool->sessions) {
         struct pool_session *session = container_of(link, struct pool_session, link);
+        if (atomic_load_explicit(&session->paused, memory_order_acquire))
+            continue;
         uint64_t ticked = atomic_load_explicit(&session->ticked_ns, memory_order_acquire);
         if (ticked < oldest)
             oldest = ticked;
     }
     rt_latch_unlock(&pool->latch);
-    pando_assert(now - oldest < HUNG_LEASES * pool->lease_ns);
-    return now - oldest < pool->lease_ns / 2;
+    if (now - oldest < pool->lease_ns / 2) {
+        pool->stuck = 0;
+        return true;
+    }
+    /* Counted, not timed: after a stop of the whole process every loop looks stuck at first. */
+    if (++pool->stuck >= HUNG_LEASES * BEATS_PER_LEASE)
+        pool_give_up(pool);
+    return false;
 }
 
 static void beat_co(struct pool *pool)
@@ -176,7 +185,7 @@ static uint64_t patience_ns(const struct pool *pool, uint64_t lease_ns)
 static uint64_t lease_of_co(struct pool *pool, uint16_t member)
 {
     uint64_t lease_ns;
-    fabric_address at = record_address(pool, member) + offsetof(struct pool_record, lease_ns);
+    fabric_address at = pool_record_address(pool, member) + offsetof(struct pool_record, lease_ns);
     if (pool_word_read_co(pool->own, at, &lease_ns) != PANDO_OK || lease_ns < pool->lease_ns)
         return pool->lease_ns;
     return lease_ns > 60 * RT_NS_PER_S ? 60 * RT_NS_PER_S : lease_ns;
@@ -303,7 +312,7 @@ enum pando_status pool_members_co(struct pool_session *session, struct pool_memb
         entry->beat = pool_heartbeat_unpack(beats[member]);
         if (entry->beat.state == POOL_FREE)
             continue;
-        struct fabric_op get = fabric_read(fabric_address_offset(record_address(pool, member)),
+        struct fabric_op get = fabric_read(fabric_address_offset(pool_record_address(pool, member)),
                                            &entry->record, sizeof(entry->record));
         status = pool_submit_co(session, 0, &get, 1);
         /* Bytes from remote memory: make sure that they end. */

@@ -118,6 +118,8 @@ static void pool_free(struct pool *pool)
     struct list *link;
     while ((link = list_pop_front(&pool->idle_allocators)) != NULL)
         allocator_destroy(allocator_of_link(link));
+    while ((link = list_pop_front(&pool->idle_intents)) != NULL)
+        intent_set_destroy(container_of(link, struct intent_set, link), pool->nodes);
     free(pool);
 }
 
@@ -140,6 +142,7 @@ enum pando_status pool_join_co(struct fabric *fabric, const struct pool_options 
     pool->no_recovery = options->no_recovery;
     list_init(&pool->sessions);
     list_init(&pool->idle_allocators);
+    list_init(&pool->idle_intents);
     rt_waitq_init(&pool->wake);
 
     enum pando_status status =
@@ -242,7 +245,6 @@ uint64_t pool_recoveries(const struct pool *pool)
 
 static void session_free(struct pool_session *session)
 {
-    intent_slots_fini(session);
     free(session->endpoints);
     free(session->reconnecting);
     free(session);
@@ -256,6 +258,15 @@ static struct allocator *allocator_take(struct pool *pool)
     return link != NULL ? allocator_of_link(link) : allocator_create(pool->nodes);
 }
 
+static struct intent_set *intents_take(struct pool *pool)
+{
+    rt_latch_lock(&pool->latch);
+    struct list *link = list_pop_front(&pool->idle_intents);
+    rt_latch_unlock(&pool->latch);
+    return link != NULL ? container_of(link, struct intent_set, link)
+                        : intent_set_create(pool->nodes);
+}
+
 static struct pool_session *session_create(struct pool *pool)
 {
     struct pool_session *session = calloc(1, sizeof(*session));
@@ -267,13 +278,17 @@ static struct pool_session *session_create(struct pool *pool)
     session->reconnecting = calloc(pool->nodes, sizeof(*session->reconnecting));
     rt_waitq_init(&session->wake);
     list_init(&session->link);
-    if (session->endpoints == NULL || session->reconnecting == NULL ||
-        intent_slots_init(session) != PANDO_OK) {
+    if (session->endpoints == NULL || session->reconnecting == NULL) {
         session_free(session);
         return NULL;
     }
     session->allocator = allocator_take(pool);
-    if (session->allocator == NULL) {
+    session->intents = intents_take(pool);
+    if (session->allocator == NULL || session->intents == NULL) {
+        if (session->allocator != NULL)
+            allocator_destroy(session->allocator);
+        if (session->intents != NULL)
+            intent_set_destroy(session->intents, pool->nodes);
         session_free(session);
         return NULL;
     }
@@ -320,8 +335,20 @@ void pool_session_close_co(struct pool_session *session)
     rt_latch_lock(&pool->latch);
     list_remove(&session->link);
     list_push_back(&pool->idle_allocators, allocator_link(session->allocator));
+    list_push_back(&pool->idle_intents, &session->intents->link);
     rt_latch_unlock(&pool->latch);
     session_free(session);
+}
+
+void pool_session_pause(struct pool_session *session)
+{
+    atomic_store_explicit(&session->paused, true, memory_order_release);
+}
+
+void pool_session_resume(struct pool_session *session)
+{
+    atomic_store_explicit(&session->ticked_ns, rt_now_ns(), memory_order_release);
+    atomic_store_explicit(&session->paused, false, memory_order_release);
 }
 
 struct pool *pool_session_pool(const struct pool_session *session)
@@ -345,6 +372,8 @@ enum pando_status pool_reconnect_co(struct pool_session *session, uint16_t node)
         rt_sleep_co(RECONNECT_PAUSE_NS);
     if (!fabric_broken(endpoint))
         return PANDO_OK;
+    if (pool_fenced(session->pool))
+        return PANDO_FENCED;
     session->reconnecting[node] = true;
     for (int i = 0; i < RECONNECT_TRIES && !session->closing; i++) {
         status = fabric_reconnect_co(endpoint);
@@ -355,6 +384,9 @@ enum pando_status pool_reconnect_co(struct pool_session *session, uint16_t node)
     session->reconnecting[node] = false;
     if (status == PANDO_FENCED)
         pool_set_fenced(session->pool);
+    /* The process may have joined again meanwhile: this then was done in the new member's name. */
+    if (status == PANDO_OK && pool_fenced(session->pool))
+        status = PANDO_FENCED;
     return status;
 }
 

@@ -60,6 +60,12 @@ bool pool_fenced(const struct pool *pool);
  * it. Any thread. */
 void pool_give_up(struct pool *pool);
 
+/* Whoever watches over a member watches its loops, too: one that does not turn keeps the process from
+ * its heartbeat. A loop that is not run for a while and on which no operation is under way says so
+ * first. On the session's thread. */
+void pool_session_pause(struct pool_session *session);
+void pool_session_resume(struct pool_session *session);
+
 /* Where a memory node's things are: its superblock as read when joining. */
 const struct pool_superblock *pool_superblock(const struct pool *pool, uint16_t node);
 
@@ -110,7 +116,8 @@ PANDO_MUST_CHECK enum pando_status pool_unlock_co(struct pool_session *session,
  * the monitors; a word whose owner is no member any more is taken away here. TIMEOUT: ten leases
  * have passed. */
 struct pool_backoff {
-    unsigned tries; /* all zero to begin with */
+    bool few;       /* at most one task of each process asks: no need to wait long between tries */
+    unsigned tries; /* all zero but for that to begin with */
     uint64_t deadline_ns;
 };
 PANDO_MUST_CHECK enum pando_status pool_lock_backoff_co(struct pool_session *session,
@@ -160,10 +167,12 @@ struct pool_table_options {
     uint64_t words[POOL_ENGINE_WORDS];
 };
 
-/* EXISTS: the name is taken. FULL: the directory is. INVALID: empty or too long a name. */
+/* EXISTS: the name is taken. FULL: the directory is. INVALID: empty or too long a name, or one that
+ * begins with '#'. */
 PANDO_MUST_CHECK enum pando_status pool_table_create_co(struct pool_session *session,
                                                         const struct pool_table_options *options,
                                                         unsigned *slot, struct pool_entry *out);
+/* A name "#N" opens the table with number N that is being dropped, to free it. */
 PANDO_MUST_CHECK enum pando_status pool_table_open_co(struct pool_session *session,
                                                       const char *name, unsigned *slot,
                                                       struct pool_entry *out);
@@ -176,6 +185,10 @@ PANDO_MUST_CHECK enum pando_status pool_table_drop_co(struct pool_session *sessi
 PANDO_MUST_CHECK enum pando_status pool_table_list_co(struct pool_session *session,
                                                       struct pool_entry *out, unsigned *count);
 
+/* The whole directory, entries of all states: POOL_TABLES of them. */
+PANDO_MUST_CHECK enum pando_status pool_directory_co(struct pool_session *session,
+                                                     struct pool_entry *out);
+
 PANDO_MUST_CHECK enum pando_status pool_root_read_co(struct pool_session *session, unsigned slot,
                                                      uint64_t *root);
 
@@ -183,6 +196,30 @@ PANDO_MUST_CHECK enum pando_status pool_root_read_co(struct pool_session *sessio
 PANDO_MUST_CHECK enum pando_status pool_root_swap_co(struct pool_session *session, unsigned slot,
                                                      uint64_t expected, uint64_t desired,
                                                      uint64_t *found);
+
+/* ---- dropping a table that others use (drop.c) ----------------------------------------------- */
+
+/* Nobody finds the name any more, and this member is to free the table. NOT_FOUND. */
+PANDO_MUST_CHECK enum pando_status
+pool_table_mark_co(struct pool_session *session, const char *name, unsigned *slot, uint64_t *table);
+
+/* Makes this member the one that frees a table that is being dropped, if whoever did is gone. BUSY:
+ * it is not. STALE: the entry has changed. */
+PANDO_MUST_CHECK enum pando_status pool_table_take_over_co(struct pool_session *session,
+                                                           unsigned slot, uint64_t state);
+
+/* Its memory has been freed: the entry may be used again. OK also if it has been already. */
+PANDO_MUST_CHECK enum pando_status pool_table_remove_co(struct pool_session *session, unsigned slot,
+                                                        uint64_t table);
+
+/* How many drops there were; one more; and that this member uses none of the tables of so many. */
+PANDO_MUST_CHECK enum pando_status pool_drops_co(struct pool_session *session, uint64_t *drops);
+PANDO_MUST_CHECK enum pando_status pool_drops_add_co(struct pool_session *session, uint64_t *drops);
+PANDO_MUST_CHECK enum pando_status pool_drops_seen_co(struct pool_session *session, uint64_t drops);
+
+/* Whether every member there is has said so. */
+PANDO_MUST_CHECK enum pando_status pool_drops_seen_by_all_co(struct pool_session *session,
+                                                             uint64_t drops, bool *all);
 
 /* ---- members and statistics ------------------------------------------------------------------ */
 

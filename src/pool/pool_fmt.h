@@ -18,6 +18,7 @@
  *   56  8  starts: times a memory node opened it
  *   64  8  lock table's life: changes when the lock table was lost, as on-chip memory is
  *   72  8  barrier: the node's own atomics, after which its CPU sees every WRITE that has completed
+ *  128  8  drops: goes up whenever a table begins to be dropped (node 0 only; drop.c)
  *
  * heartbeat word: state 8, incarnation 16, counter 40 (from the high end)
  *   0 free, 1 joining, 2 alive, 3 fenced: being recovered; the counter then is the recoverer's
@@ -26,10 +27,13 @@
  * member record
  *    0  8  lease, ns      8  2  node id of its window   10  6  zero
  *   16 64  name (host and process), NUL-terminated
- *   80 96  location of its window, NUL-terminated     176 16  zero
+ *   80 96  location of its window, NUL-terminated
+ *  176  8  drops seen: bit 63 says that it keeps this word, the rest is the latest count of drops
+ *          whose tables it does not use any more            184  8  zero
  *
  * directory entry
- *    0  8  state: 0 free, 1 live      8  8  root: an address, changed by CAS
+ *    0  8  state: 0 free, 1 live, 2 being dropped; with 2 also who drops it: member 16 at bit 16,
+ *          incarnation 16 at bit 32   8  8  root: an address, changed by CAS
  *   16  8  table id (never reused)    24  4  largest key      28  4  inline value bytes
  *   32 64  name, NUL-terminated       96 16  engine, NUL-terminated
  *  112 144 the engine's own words
@@ -59,7 +63,8 @@ enum {
     POOL_LOCK_DIRECTORY = 0, /* the lock word that protects the directory on node 0 */
     POOL_NAME_MAX = 64,
 
-    POOL_HEARTBEATS = 4096, /* offsets from the first byte of the users */
+    POOL_DROPS = 128, /* offsets from the first byte of the users */
+    POOL_HEARTBEATS = 4096,
     POOL_RECORDS = POOL_HEARTBEATS + POOL_MEMBERS * 8,
     POOL_RECORD_BYTES = 192,
     POOL_DIRECTORY = POOL_RECORDS + POOL_MEMBERS * POOL_RECORD_BYTES,
@@ -92,7 +97,8 @@ struct pool_record {
     uint8_t zero[6];
     char name[POOL_NAME_MAX];
     char location[FABRIC_LOCATION_MAX];
-    uint8_t reserved[16];
+    uint64_t drops_seen;
+    uint8_t reserved[8];
 };
 _Static_assert(sizeof(struct pool_record) == POOL_RECORD_BYTES, "format");
 
@@ -110,7 +116,25 @@ struct pool_entry {
 };
 _Static_assert(sizeof(struct pool_entry) == POOL_ENTRY_BYTES, "format");
 
-enum pool_entry_state { POOL_ENTRY_FREE, POOL_ENTRY_LIVE };
+enum pool_entry_state { POOL_ENTRY_FREE, POOL_ENTRY_LIVE, POOL_ENTRY_DROPPING };
+
+#define POOL_DROPS_KEPT ((uint64_t)1 << 63) /* in drops_seen */
+
+static inline bool pool_entry_dropping(uint64_t state)
+{
+    return (state & 0xff) == POOL_ENTRY_DROPPING;
+}
+
+static inline uint64_t pool_dropping_pack(struct fabric_identity by)
+{
+    return (uint64_t)by.incarnation << 32 | (uint64_t)by.member << 16 | POOL_ENTRY_DROPPING;
+}
+
+static inline struct fabric_identity pool_dropping_by(uint64_t state)
+{
+    return (struct fabric_identity){.member = (uint16_t)(state >> 16),
+                                    .incarnation = (uint16_t)(state >> 32)};
+}
 
 /* ---- heartbeats ------------------------------------------------------------------------------ */
 

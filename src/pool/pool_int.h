@@ -28,11 +28,13 @@ struct pool {
     uint64_t beat;            /* the heartbeat word as last written */
     bool leaving;
     unsigned tasks;
+    unsigned stuck;       /* beats in a row that were not sent because a loop stood still */
     struct rt_waitq wake; /* ends the member tasks' sleep when leaving */
 
-    struct rt_latch latch; /* sessions, idle allocators */
+    struct rt_latch latch; /* sessions, and what closed ones have left for the next */
     struct list sessions;
     struct list idle_allocators;
+    struct list idle_intents;
 };
 
 struct allocator;
@@ -48,6 +50,12 @@ struct intent_slots {
     struct rt_waitq waiting;
 };
 
+/* Those of a session on all nodes. A closed session's go to the next: their chunks stay. */
+struct intent_set {
+    struct list link;
+    struct intent_slots slots[];
+};
+
 struct pool_session {
     struct pool *pool;
     struct list link;
@@ -55,8 +63,9 @@ struct pool_session {
     struct fabric_endpoint **endpoints;
     bool *reconnecting;
     struct allocator *allocator;
-    struct intent_slots *intents;
+    struct intent_set *intents;
     _Atomic uint64_t ticked_ns; /* the loop was seen turning */
+    atomic_bool paused;         /* it need not */
     bool closing;
     bool ticker_done;
     struct rt_waitq wake;
@@ -71,11 +80,16 @@ void pool_set_fenced(struct pool *pool);
 
 /* members.c */
 fabric_address pool_heartbeat_address(const struct pool *pool, uint16_t member);
+fabric_address pool_record_address(const struct pool *pool, uint16_t member);
 enum pando_status pool_member_join_co(struct pool *pool, struct fabric_endpoint *endpoint,
                                       const char *name);
 enum pando_status pool_member_start(struct pool *pool);
 void pool_member_leave_co(struct pool *pool);
 void pool_session_ticker_task(void *arg);
+
+/* directory.c */
+uint64_t pool_entry_offset(const struct pool *pool, unsigned slot);
+unsigned pool_entry_find(const struct pool_entry *entries, const char *name);
 
 /* recover.c: locks of ours that nobody knows of any more, because their CAS had an unknown outcome */
 enum pando_status pool_release_own_locks_co(struct pool_session *session);
@@ -87,7 +101,7 @@ struct list *allocator_link(struct allocator *allocator);
 struct allocator *allocator_of_link(struct list *link);
 
 /* intents.c */
-enum pando_status intent_slots_init(struct pool_session *session);
-void intent_slots_fini(struct pool_session *session);
+struct intent_set *intent_set_create(uint16_t nodes);
+void intent_set_destroy(struct intent_set *set, uint16_t nodes);
 
 #endif

@@ -53,12 +53,23 @@ static struct real_loop *real(struct rt_loop *loop)
     return container_of(loop, struct real_loop, base);
 }
 
+static uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * RT_NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
 static uint64_t real_now_ns(struct rt_loop *loop)
 {
     (void)loop;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * RT_NS_PER_S + (uint64_t)now.tv_nsec;
+    return clock_ns(CLOCK_MONOTONIC);
+}
+
+static uint64_t real_tick_ns(struct rt_loop *loop)
+{
+    (void)loop;
+    return clock_ns(CLOCK_MONOTONIC_COARSE);
 }
 
 static uint64_t real_coarse_ns(struct rt_loop *loop)
@@ -115,6 +126,7 @@ static void real_race_point(struct rt_loop *loop)
 static const struct rt_driver real_driver = {
     .now_ns = real_now_ns,
     .coarse_ns = real_coarse_ns,
+    .tick_ns = real_tick_ns,
     .random = real_random,
     .ready = real_ready,
     .post = real_post,
@@ -366,36 +378,93 @@ static void loop_sleep(struct real_loop *loop)
     loop->progress_ns = loop->turn_ns;
 }
 
+/* Turns of a loop since it was last entered. */
+struct turns {
+    unsigned count, quiet;
+};
+
+static void loop_turn(struct real_loop *loop, struct turns *turns)
+{
+    bool progress = deliver_messages(loop);
+    progress |= run_tasks(&loop->base);
+    progress |= call_pollers(loop);
+    loop->turn_ns = real_now_ns(NULL);
+    progress |= fire_timers(loop);
+    /* Pollers look at what is busy by themselves; the descriptors then can wait a little. */
+    bool busy = progress || !list_empty(&loop->pollers);
+    if (turns->count++ % (busy ? TURNS_PER_EPOLL : 1) == 0)
+        progress |= look_at_descriptors(loop, 0);
+    if (progress || loop->base.runnable > 0) {
+        loop->progress_ns = loop->turn_ns;
+        turns->quiet = 0;
+        return;
+    }
+    uint64_t limit_ns = loop->in_flight > 0 ? loop->spin.flight_ns : loop->spin.idle_ns;
+    if (loop->turn_ns - loop->progress_ns < limit_ns) {
+        if (++turns->quiet % TURNS_PER_YIELD == 0)
+            sched_yield();
+    } else if (!ask_pollers(loop)) {
+        loop_sleep(loop);
+    }
+}
+
 void rt_loop_run(struct rt_loop *base)
+{
+    struct rt_loop *outer = rt_current_loop;
+    struct turns turns = {0};
+
+    rt_current_loop = base;
+    while (base->live > 0)
+        loop_turn(real(base), &turns);
+    rt_current_loop = outer;
+}
+
+/* ---- one task at a time ---------------------------------------------------------------------- */
+
+struct call {
+    rt_fn fn;
+    void *arg;
+    bool done;
+};
+
+static void call_task(void *arg)
+{
+    struct call *call = arg;
+    call->fn(call->arg);
+    /* A late unpark's message is on the way: the task ends when it has come, and so does the call. */
+    while (atomic_load_explicit(&rt_task_self()->posted, memory_order_acquire))
+        rt_yield_co();
+    call->done = true;
+}
+
+/* What became due while the loop stood still happens before anything new begins: a timer that watches
+ * for silence would otherwise take the pause for one. */
+static void catch_up(struct real_loop *loop)
+{
+    uint64_t now = real_now_ns(NULL);
+    bool stood_still = now - loop->turn_ns >= RT_NS_PER_MS;
+    loop->turn_ns = loop->progress_ns = now;
+    if (!stood_still)
+        return;
+    (void)look_at_descriptors(loop, 0);
+    (void)fire_timers(loop);
+}
+
+enum pando_status rt_loop_call(struct rt_loop *base, rt_fn fn, void *arg)
 {
     struct real_loop *loop = real(base);
     struct rt_loop *outer = rt_current_loop;
-    unsigned quiet_turns = 0;
-    unsigned turn = 0;
+    struct call call = {.fn = fn, .arg = arg};
+    struct turns turns = {.count = 1};
 
+    pando_assert(!base->simulated && base->current == NULL);
     rt_current_loop = base;
-    while (base->live > 0) {
-        bool progress = deliver_messages(loop);
-        progress |= run_tasks(base);
-        progress |= call_pollers(loop);
-        loop->turn_ns = real_now_ns(NULL);
-        progress |= fire_timers(loop);
-        /* Pollers look at what is busy by themselves; the descriptors then can wait a little. */
-        bool busy = progress || !list_empty(&loop->pollers);
-        if (turn++ % (busy ? TURNS_PER_EPOLL : 1) == 0)
-            progress |= look_at_descriptors(loop, 0);
-        if (progress || base->runnable > 0) {
-            loop->progress_ns = loop->turn_ns;
-            quiet_turns = 0;
-            continue;
-        }
-        uint64_t limit_ns = loop->in_flight > 0 ? loop->spin.flight_ns : loop->spin.idle_ns;
-        if (loop->turn_ns - loop->progress_ns >= limit_ns) {
-            if (!ask_pollers(loop))
-                loop_sleep(loop);
-        } else if (++quiet_turns % TURNS_PER_YIELD == 0) {
-            sched_yield();
-        }
-    }
+    base->scheduler = (struct rt_context){0}; /* perhaps another thread's stack this time */
+    catch_up(loop);
+    enum pando_status status = rt_spawn(base, call_task, &call);
+    while (status == PANDO_OK && !call.done)
+        loop_turn(loop, &turns);
+    loop->turn_ns = real_now_ns(NULL);
     rt_current_loop = outer;
+    return status;
 }

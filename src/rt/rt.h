@@ -53,6 +53,11 @@ struct rt_loop *rt_loop_create(void);
 /* Runs tasks until none is left. */
 void rt_loop_run(struct rt_loop *loop);
 
+/* Runs fn(arg) as a task of a loop that nobody runs, on this thread, until that task has ended; the
+ * loop's other tasks run meanwhile and then stay where they are. Different threads may do so one
+ * after the other. NO_MEMORY: no stack. Not from a task of this loop. */
+PANDO_MUST_CHECK enum pando_status rt_loop_call(struct rt_loop *loop, rt_fn fn, void *arg);
+
 /* No task, timer, fd or poller may be left. */
 void rt_loop_destroy(struct rt_loop *loop);
 
@@ -76,6 +81,25 @@ struct rt_loop *rt_thread_loop(struct rt_thread *thread);
 
 /* Waits until the thread's loop has ended, and frees it. Not from a task. */
 void rt_thread_join(struct rt_thread *thread);
+
+/* ---- what a thread keeps --------------------------------------------------------------------- */
+
+/* One pointer per thread and rt_local, for threads that this program did not start. `destroy` is called
+ * with it when its thread ends, on that thread, or by rt_local_destroy. None of these from a task. */
+struct rt_local;
+struct rt_local *rt_local_create(void (*destroy)(void *value));
+
+/* Calls `destroy` for every thread's pointer that is left, and waits for those of threads that are
+ * just ending. No thread uses it any more. */
+void rt_local_destroy(struct rt_local *local);
+
+/* This thread's; NULL until it is set. It is set once. */
+void *rt_local_get(const struct rt_local *local);
+PANDO_MUST_CHECK enum pando_status rt_local_set(struct rt_local *local, void *value);
+
+/* How many forks lie between the start of the first program and this process: what belongs to threads
+ * and descriptors of the parent is told by it. */
+unsigned rt_forks(void);
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
@@ -113,6 +137,10 @@ uint64_t rt_now_ns(void);
 
 /* The same clock, up to a turn of the loop old: for limits that are coarse themselves. */
 uint64_t rt_coarse_ns(void);
+
+/* The same clock, read now, but up to RT_TICK_NS behind: a fifth of the price. */
+#define RT_TICK_NS (10 * RT_NS_PER_MS)
+uint64_t rt_tick_ns(void);
 
 /* 64 random bits; not for secrets. */
 uint64_t rt_random(void);
@@ -188,6 +216,9 @@ struct rt_latch {
 };
 void rt_latch_lock(struct rt_latch *latch);
 void rt_latch_unlock(struct rt_latch *latch);
+
+/* One turn of waiting for such a one of the caller's own making; *spins is 0 to begin with. */
+void rt_relax(unsigned *spins);
 
 /* ---- blocking work --------------------------------------------------------------------------- */
 

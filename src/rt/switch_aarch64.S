@@ -37,5 +37,7 @@ rt_switch:
     add sp, sp, #160
     br x30
     .size rt_switch, .-rt_switch
-    .section .note.GNU-stack, "", %progbits
 #endif
+
+/* On every machine: an object without it asks for an executable stack. */
+    .section .note.GNU-stack,"",%progbits

@@ -17,20 +17,24 @@ static void cpu_relax(void)
 #endif
 }
 
+void rt_relax(unsigned *spins)
+{
+    if (++*spins < SPINS_BEFORE_YIELD) {
+        cpu_relax();
+    } else {
+        /* The holder is off the CPU, or is another loop of this simulation. */
+        *spins = 0;
+        rt_race_point();
+        sched_yield();
+    }
+}
+
 static void latch_acquire(_Atomic uint32_t *word)
 {
-    int spins = 0;
+    unsigned spins = 0;
     while (atomic_exchange_explicit(word, 1, memory_order_acquire) != 0) {
-        while (atomic_load_explicit(word, memory_order_relaxed) != 0) {
-            if (++spins < SPINS_BEFORE_YIELD) {
-                cpu_relax();
-            } else {
-                /* The holder is off the CPU, or is another loop of this simulation. */
-                spins = 0;
-                rt_race_point();
-                sched_yield();
-            }
-        }
+        while (atomic_load_explicit(word, memory_order_relaxed) != 0)
+            rt_relax(&spins);
     }
 }
 

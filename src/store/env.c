@@ -80,6 +80,11 @@ bool env_simulated(const struct env *env)
     return env->uri.kind == URI_SIM;
 }
 
+struct fabric *env_fabric(const struct env *env)
+{
+    return env->fabric;
+}
+
 const char *env_kind(const struct env *env)
 {
     return uri_kind_name(env->uri.kind);

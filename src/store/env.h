@@ -36,7 +36,8 @@ void env_close(struct env *env);
 unsigned env_memory_nodes(const struct env *env);  /* their ids are 0 .. n-1 */
 unsigned env_compute_nodes(const struct env *env); /* in this process */
 bool env_simulated(const struct env *env);
-const char *env_kind(const struct env *env); /* "embedded", "shm", "tcp", "verbs", "sim" */
+struct fabric *env_fabric(const struct env *env); /* this process's; NULL of a simulated pool */
+const char *env_kind(const struct env *env);      /* "embedded", "shm", "tcp", "verbs", "sim" */
 
 /* Where a memory node is, as the URI says it: "demo", "10.0.0.1:7000"; "this process" for one that
  * runs in here. Lives as long as the env. */

@@ -1,5 +1,5 @@
 /*
- * store.c - joining, threads and tables.
+ * store.c - joining, threads, and moving a thread from one life of the process to the next.
  */
 #include "store/store.h"
 
@@ -8,70 +8,66 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "store/engines.h"
-
-static const char DEFAULT_ENGINE[] = "sherman";
-
-/* A table that this process has open. */
-struct shared_table {
-    struct list link;
-    char name[POOL_NAME_MAX];
-    struct engine_table *engine_table;
-    unsigned attached; /* threads */
-};
-
-struct store {
-    struct pool *pool;
-    struct engine_config config;
-    char *without;
-
-    /* One at a time opens or closes tables; the others wait. */
-    struct rt_latch latch;
-    bool busy;
-    struct rt_waitq free;
-    struct list tables;
-};
-
-struct store_thread {
-    struct store *store;
-    struct pool_session *session;
-    struct list tables;
-};
-
-struct store_table {
-    struct list link;
-    struct store_thread *thread;
-    struct shared_table *shared;
-    struct engine *engine;
-    unsigned opens;
-};
+#include "store/store_int.h"
 
 /* ---- the process ----------------------------------------------------------------------------- */
+
+static void store_free(struct store *store)
+{
+    free(store->life);
+    free(store->name);
+    free(store->without);
+    free(store);
+}
+
+static struct store *store_create(const struct store_options *options)
+{
+    struct store *store = calloc(1, sizeof(*store));
+    if (store == NULL)
+        return NULL;
+    store->life = calloc(1, sizeof(*store->life));
+    store->name = strdup(options->name == NULL ? "" : options->name);
+    store->without = options->without == NULL ? NULL : strdup(options->without);
+    if (store->life == NULL || store->name == NULL ||
+        (options->without != NULL && store->without == NULL)) {
+        store_free(store);
+        return NULL;
+    }
+    store->fabric = options->fabric;
+    store->pool_options = (struct pool_options){
+        .memory_nodes = (uint16_t)env_memory_nodes(options->env), .name = store->name};
+    store->config =
+        (struct engine_config){.without = store->without, .cache_bytes = options->cache_bytes};
+    rt_waitq_init(&store->reborn);
+    rt_waitq_init(&store->free);
+    rt_waitq_init(&store->wake);
+    list_init(&store->tables);
+    list_init(&store->former);
+    store->life->number = 1;
+    atomic_store(&store->life_number, 1);
+    return store;
+}
 
 enum pando_status store_open_co(const struct store_options *options, struct store **out,
                                 char *error, size_t error_bytes)
 {
-    struct pool_options pool_options = {
-        .memory_nodes = (uint16_t)env_memory_nodes(options->env),
-        .name = options->name,
-    };
-    struct store *store = calloc(1, sizeof(*store));
-    if (store != NULL && options->without != NULL)
-        store->without = strdup(options->without);
-    if (store == NULL || (options->without != NULL && store->without == NULL)) {
-        free(store);
+    struct store *store = store_create(options);
+    if (store == NULL) {
         snprintf(error, error_bytes, "out of memory");
         return PANDO_NO_MEMORY;
     }
-    store->config =
-        (struct engine_config){.without = store->without, .cache_bytes = options->cache_bytes};
-    rt_waitq_init(&store->free);
-    list_init(&store->tables);
     enum pando_status status =
-        pool_join_co(options->fabric, &pool_options, &store->pool, error, error_bytes);
+        pool_join_co(store->fabric, &store->pool_options, &store->life->pool, error, error_bytes);
     if (status != PANDO_OK) {
-        free(store->without);
-        free(store);
+        store_free(store);
+        return status;
+    }
+    store->lease_ns = pool_lease_ns(store->life->pool);
+    status = store_keeper_start(store);
+    if (status != PANDO_OK) {
+        snprintf(error, error_bytes, "cannot open a session: %s", pando_status_text(status));
+        pool_leave_co(store->life->pool);
+        store_free(store);
         return status;
     }
     *out = store;
@@ -80,13 +76,14 @@ enum pando_status store_open_co(const struct store_options *options, struct stor
 
 void store_close_co(struct store *store)
 {
-    pando_assert(list_empty(&store->tables));
-    pool_leave_co(store->pool);
-    free(store->without);
-    free(store);
+    store_keeper_stop_co(store);
+    pando_assert(list_empty(&store->tables) && list_empty(&store->former) &&
+                 store->life->threads == 0);
+    pool_leave_co(store->life->pool);
+    store_free(store);
 }
 
-static void store_lock_co(struct store *store)
+void store_lock_co(struct store *store)
 {
     for (;;) {
         rt_latch_lock(&store->latch);
@@ -100,12 +97,109 @@ static void store_lock_co(struct store *store)
     }
 }
 
-static void store_unlock(struct store *store)
+void store_unlock(struct store *store)
 {
     rt_latch_lock(&store->latch);
     store->busy = false;
     rt_latch_unlock(&store->latch);
     rt_waitq_wake_one(&store->free);
+}
+
+enum pando_status store_reborn_co(struct store *store, uint64_t life_number)
+{
+    uint64_t deadline_ns = rt_now_ns() + STORE_REJOIN_LEASES * store->lease_ns;
+    while (atomic_load(&store->life_number) == life_number) {
+        uint64_t now = rt_now_ns();
+        if (now > deadline_ns)
+            return PANDO_TIMEOUT;
+        store_keeper_nudge(store);
+        (void)rt_waitq_wait_co(&store->reborn, now + 10 * RT_NS_PER_MS);
+    }
+    return PANDO_OK;
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+/* Opens a session of the current life. */
+static enum pando_status session_open_co(struct store_thread *thread)
+{
+    struct store *store = thread->store;
+    store_lock_co(store);
+    struct store_life *life = store->life;
+    enum pando_status status = pool_session_open_co(life->pool, &thread->session);
+    if (status == PANDO_OK && pool_fenced(life->pool)) {
+        /* It may have connected in another's name. */
+        pool_session_close_co(thread->session);
+        status = PANDO_FENCED;
+    }
+    if (status == PANDO_OK) {
+        thread->life = life;
+        rt_latch_lock(&store->latch);
+        life->threads++;
+        rt_latch_unlock(&store->latch);
+    } else {
+        thread->session = NULL;
+    }
+    store_unlock(store);
+    return status;
+}
+
+static void session_close_co(struct store_thread *thread)
+{
+    struct store *store = thread->store;
+    if (thread->session == NULL)
+        return;
+    list_for_each (link, &thread->tables)
+        store_table_detach_co(container_of(link, struct store_table, link));
+    pool_session_close_co(thread->session);
+    thread->session = NULL;
+    rt_latch_lock(&store->latch);
+    thread->life->threads--;
+    rt_latch_unlock(&store->latch);
+    thread->life = NULL;
+}
+
+static bool thread_current(const struct store_thread *thread)
+{
+    return thread->session != NULL && !thread->renewing &&
+           thread->life->number ==
+               atomic_load_explicit(&thread->store->life_number, memory_order_acquire);
+}
+
+/* From a former life to the current one. What runs in the former ends soon: its member is fenced. */
+static enum pando_status renew_co(struct store_thread *thread)
+{
+    thread->renewing = true;
+    while (thread->active > 0)
+        rt_sleep_co(RT_NS_PER_MS / 4);
+    session_close_co(thread);
+    enum pando_status status = session_open_co(thread);
+    thread->renewing = false;
+    return status;
+}
+
+enum pando_status store_thread_enter_co(struct store_thread *thread)
+{
+    for (int tries = 0; !thread_current(thread);) {
+        if (thread->renewing) {
+            rt_sleep_co(RT_NS_PER_MS / 4); /* another task is at it, in bounded time */
+            continue;
+        }
+        uint64_t life = atomic_load(&thread->store->life_number);
+        enum pando_status status = renew_co(thread);
+        if (status == PANDO_FENCED && tries++ < STORE_REJOINS_MAX)
+            status = store_reborn_co(thread->store, life);
+        if (status != PANDO_OK)
+            return status == PANDO_FENCED ? PANDO_TIMEOUT : status;
+    }
+    thread->active++;
+    return PANDO_OK;
+}
+
+void store_thread_leave(struct store_thread *thread)
+{
+    pando_dassert(thread->active > 0);
+    thread->active--;
 }
 
 enum pando_status store_thread_open_co(struct store *store, struct store_thread **out)
@@ -115,39 +209,41 @@ enum pando_status store_thread_open_co(struct store *store, struct store_thread 
         return PANDO_NO_MEMORY;
     thread->store = store;
     list_init(&thread->tables);
-    enum pando_status status = pool_session_open_co(store->pool, &thread->session);
+    enum pando_status status = store_thread_enter_co(thread);
     if (status != PANDO_OK) {
         free(thread);
         return status;
     }
+    store_thread_leave(thread);
     *out = thread;
     return PANDO_OK;
 }
 
-static void table_detach_co(struct store_table *table)
-{
-    struct shared_table *shared = table->shared;
-    struct store_thread *thread = table->thread;
-    struct store *store = thread->store;
-
-    engine_detach_co(table->engine);
-    list_remove(&table->link);
-    free(table);
-    store_lock_co(store);
-    if (--shared->attached == 0) {
-        list_remove(&shared->link);
-        engine_close_co(shared->engine_table, thread->session);
-        free(shared);
-    }
-    store_unlock(store);
-}
-
 void store_thread_close_co(struct store_thread *thread)
 {
-    while (!list_empty(&thread->tables))
-        table_detach_co(container_of(thread->tables.next, struct store_table, link));
-    pool_session_close_co(thread->session);
+    pando_assert(thread->active == 0);
+    session_close_co(thread);
+    while (!list_empty(&thread->tables)) {
+        struct store_table *table = container_of(thread->tables.next, struct store_table, link);
+        list_remove(&table->link);
+        free(table);
+    }
     free(thread);
+}
+
+void store_thread_pause(struct store_thread *thread)
+{
+    pando_dassert(thread->active == 0 && !thread->paused);
+    thread->paused = true;
+    if (thread->session != NULL)
+        pool_session_pause(thread->session);
+}
+
+void store_thread_resume(struct store_thread *thread)
+{
+    thread->paused = false;
+    if (thread->session != NULL)
+        pool_session_resume(thread->session);
 }
 
 struct pool_session *store_session(struct store_thread *thread)
@@ -155,213 +251,33 @@ struct pool_session *store_session(struct store_thread *thread)
     return thread->session;
 }
 
-/* ---- tables ---------------------------------------------------------------------------------- */
-
-enum pando_status store_table_create_co(struct store_thread *thread, const char *name,
-                                        const char *engine, const struct engine_shape *shape,
-                                        char *error, size_t error_bytes)
-{
-    const struct engine_ops *ops = store_engine(engine == NULL ? DEFAULT_ENGINE : engine);
-    if (ops == NULL) {
-        snprintf(error, error_bytes, "no engine is called '%.32s'; there is: %s", engine,
-                 store_engine_names());
-        return PANDO_INVALID;
-    }
-    enum pando_status status = engine_create_co(ops, thread->session, name, shape);
-    if (status != PANDO_OK)
-        snprintf(error, error_bytes, "cannot create the table '%.64s': %s", name,
-                 pando_status_text(status));
-    return status;
-}
-
-static struct store_table *attached_table(struct store_thread *thread, const char *name)
-{
-    list_for_each (link, &thread->tables) {
-        struct store_table *table = container_of(link, struct store_table, link);
-        if (strcmp(table->shared->name, name) == 0)
-            return table;
-    }
-    return NULL;
-}
-
-/* Under the store's lock. */
-static enum pando_status shared_open_co(struct store_thread *thread, const char *name,
-                                        struct shared_table **out, char *error, size_t error_bytes)
-{
-    struct store *store = thread->store;
-    struct pool_entry entry;
-    unsigned slot;
-
-    list_for_each (link, &store->tables) {
-        struct shared_table *shared = container_of(link, struct shared_table, link);
-        if (strcmp(shared->name, name) == 0) {
-            *out = shared;
-            return PANDO_OK;
-        }
-    }
-    enum pando_status status = pool_table_open_co(thread->session, name, &slot, &entry);
-    if (status != PANDO_OK) {
-        snprintf(error, error_bytes, "cannot open the table '%.64s': %s", name,
-                 pando_status_text(status));
-        return status;
-    }
-    entry.engine[POOL_ENGINE_NAME_MAX - 1] = '\0';
-    const struct engine_ops *ops = store_engine(entry.engine);
-    if (ops == NULL) {
-        snprintf(error, error_bytes, "the table '%.64s' belongs to an engine that is not here: %s",
-                 name, entry.engine);
-        return PANDO_UNSUPPORTED;
-    }
-    struct shared_table *shared = calloc(1, sizeof(*shared));
-    if (shared == NULL)
-        return PANDO_NO_MEMORY;
-    snprintf(shared->name, sizeof(shared->name), "%s", name);
-    status = engine_open_co(ops, thread->session, name, &store->config, &shared->engine_table,
-                            error, error_bytes);
-    if (status != PANDO_OK) {
-        free(shared);
-        return status;
-    }
-    list_push_back(&store->tables, &shared->link);
-    *out = shared;
-    return PANDO_OK;
-}
-
-static enum pando_status table_attach_co(struct store_thread *thread, const char *name,
-                                         struct store_table **out, char *error, size_t error_bytes)
-{
-    struct shared_table *shared;
-    struct store_table *table = calloc(1, sizeof(*table));
-    if (table == NULL)
-        return PANDO_NO_MEMORY;
-    enum pando_status status = shared_open_co(thread, name, &shared, error, error_bytes);
-    if (status == PANDO_OK) {
-        shared->attached++;
-        status = engine_attach_co(shared->engine_table, thread->session, &table->engine);
-        if (status != PANDO_OK && --shared->attached == 0) {
-            list_remove(&shared->link);
-            engine_close_co(shared->engine_table, thread->session);
-            free(shared);
-        }
-    }
-    if (status != PANDO_OK) {
-        free(table);
-        return status;
-    }
-    table->thread = thread;
-    table->shared = shared;
-    list_push_back(&thread->tables, &table->link);
-    *out = table;
-    return PANDO_OK;
-}
-
-enum pando_status store_table_open_co(struct store_thread *thread, const char *name,
-                                      struct store_table **out, char *error, size_t error_bytes)
-{
-    enum pando_status status = PANDO_OK;
-    struct store_table *table = attached_table(thread, name);
-
-    if (table == NULL) {
-        store_lock_co(thread->store);
-        table = attached_table(thread, name); /* another task of this thread may have been first */
-        if (table == NULL)
-            status = table_attach_co(thread, name, &table, error, error_bytes);
-        store_unlock(thread->store);
-    }
-    if (status != PANDO_OK)
-        return status;
-    table->opens++;
-    *out = table;
-    return PANDO_OK;
-}
-
-void store_table_close(struct store_table *table)
-{
-    pando_assert(table->opens > 0);
-    table->opens--; /* stays attached until the thread closes: it will be asked for again */
-}
-
-enum pando_status store_table_drop_co(struct store_thread *thread, const char *name)
-{
-    (void)thread;
-    (void)name;
-    return PANDO_UNSUPPORTED;
-}
-
-enum pando_status store_table_list_co(struct store_thread *thread, struct store_table_info *out,
-                                      unsigned capacity, unsigned *count)
-{
-    struct pool_entry *entries = calloc(POOL_TABLES, sizeof(*entries));
-    if (entries == NULL)
-        return PANDO_NO_MEMORY;
-    enum pando_status status = pool_table_list_co(thread->session, entries, count);
-    for (unsigned i = 0; status == PANDO_OK && i < *count && i < capacity; i++) {
-        out[i] = (struct store_table_info){.key_max = entries[i].key_max,
-                                           .value_inline = entries[i].value_inline};
-        snprintf(out[i].name, sizeof(out[i].name), "%.*s", POOL_NAME_MAX - 1, entries[i].name);
-        snprintf(out[i].engine, sizeof(out[i].engine), "%.*s", POOL_ENGINE_NAME_MAX - 1,
-                 entries[i].engine);
-    }
-    free(entries);
-    return status;
-}
-
-const struct engine_shape *store_table_shape(const struct store_table *table)
-{
-    return engine_table_shape(table->shared->engine_table);
-}
-
-/* ---- operations ------------------------------------------------------------------------------ */
-
-enum pando_status store_get_co(struct store_table *table, struct slice key, void *value,
-                               size_t capacity, size_t *size)
-{
-    return engine_get_co(table->engine, key, value, capacity, size);
-}
-
-enum pando_status store_put_co(struct store_table *table, struct slice key, struct slice value,
-                               enum engine_put mode)
-{
-    return engine_put_co(table->engine, key, value, mode);
-}
-
-enum pando_status store_delete_co(struct store_table *table, struct slice key)
-{
-    return engine_delete_co(table->engine, key);
-}
-
-enum pando_status store_modify_co(struct store_table *table, struct slice key, bool blind,
-                                  engine_modify_fn fn, void *context)
-{
-    return engine_modify_co(table->engine, key, blind, fn, context);
-}
-
-enum pando_status store_scan_co(struct store_table *table, const struct engine_range *range,
-                                engine_scan_fn fn, void *context)
-{
-    return engine_scan_co(table->engine, range, fn, context);
-}
-
-void store_batch_co(struct store_table *table, struct engine_batch_op *ops, size_t count,
-                    unsigned width)
-{
-    engine_batch_co(table->engine, ops, count, width);
-}
-
-enum pando_status store_verify_co(struct store_table *table, struct engine_census *out, char *error,
-                                  size_t error_bytes)
-{
-    return engine_verify_co(table->engine, out, error, error_bytes);
-}
-
 /* ---- statistics ------------------------------------------------------------------------------ */
 
 void store_counters(const struct store_thread *thread, struct fabric_counters out[FABRIC_TARGETS])
 {
-    pool_session_counters(thread->session, out);
+    memset(out, 0, sizeof(struct fabric_counters) * FABRIC_TARGETS);
+    if (thread->session != NULL)
+        pool_session_counters(thread->session, out);
 }
 
-void store_table_stats(const struct store_table *table, struct engine_stats *out)
+enum pando_status store_members_co(struct store_thread *thread, struct pool_member *out,
+                                   unsigned capacity, unsigned *count)
 {
-    engine_stats(table->shared->engine_table, out);
+    enum pando_status status = store_thread_enter_co(thread);
+    if (status != PANDO_OK)
+        return status;
+    status = pool_members_co(thread->session, out, capacity, count);
+    store_thread_leave(thread);
+    return status == PANDO_FENCED ? PANDO_TIMEOUT : status;
+}
+
+enum pando_status store_node_stats_co(struct store_thread *thread, uint16_t node,
+                                      struct pool_node_stats *out)
+{
+    enum pando_status status = store_thread_enter_co(thread);
+    if (status != PANDO_OK)
+        return status;
+    status = pool_node_stats_co(thread->session, node, out);
+    store_thread_leave(thread);
+    return status == PANDO_FENCED ? PANDO_TIMEOUT : status;
 }

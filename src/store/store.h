@@ -6,6 +6,8 @@
  * of its own; tables are opened by name through it. A table is opened in the pool once per process
  * and attached once per thread, whoever asks: opening it again is a lookup.
  *
+ * Table names have 1 to 63 bytes and do not begin with '#'.
+ *
  * Everything belongs to the loop it was opened on, and many tasks of that loop may use it at the
  * same time. Operations are those of engine.h, with its statuses; what they wrap:
  *  - A table that was dropped elsewhere: NOT_FOUND from every operation, and the handle stays good
@@ -45,7 +47,21 @@ PANDO_MUST_CHECK enum pando_status store_thread_open_co(struct store *store,
 /* Closes its tables, too. Nothing of it is in use. */
 void store_thread_close_co(struct store_thread *thread);
 
+/* The session is another one after the process had to join again: it is used before the next call of
+ * this file on the thread, and not by two tasks. store_members_co and the like do not have that catch. */
 struct pool_session *store_session(struct store_thread *thread);
+
+/* For a loop that is not run for a while: nothing of the thread is in use, and until it is resumed the
+ * process does not wait for the loop to turn. On the thread's loop's thread, not on a task. */
+void store_thread_pause(struct store_thread *thread);
+void store_thread_resume(struct store_thread *thread);
+
+/* As in pool.h. */
+PANDO_MUST_CHECK enum pando_status store_members_co(struct store_thread *thread,
+                                                    struct pool_member *out, unsigned capacity,
+                                                    unsigned *count);
+PANDO_MUST_CHECK enum pando_status store_node_stats_co(struct store_thread *thread, uint16_t node,
+                                                       struct pool_node_stats *out);
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
@@ -61,7 +77,8 @@ PANDO_MUST_CHECK enum pando_status store_table_open_co(struct store_thread *thre
                                                        char *error, size_t error_bytes);
 void store_table_close(struct store_table *table);
 
-/* Everybody's handles are useless from then on, here and in other processes. NOT_FOUND. */
+/* Everybody's handles are useless from then on, here and in other processes. NOT_FOUND. TIMEOUT: the
+ * name is gone, but somebody still uses the table; its memory comes back when they do not. */
 PANDO_MUST_CHECK enum pando_status store_table_drop_co(struct store_thread *thread,
                                                        const char *name);
 
@@ -74,6 +91,12 @@ struct store_table_info {
 PANDO_MUST_CHECK enum pando_status store_table_list_co(struct store_thread *thread,
                                                        struct store_table_info *out,
                                                        unsigned capacity, unsigned *count);
+
+/* Whether it is known here that the table was dropped. */
+bool store_table_dropped(const struct store_table *table);
+
+/* The table's number: another table of the same name has another. */
+uint64_t store_table_number(const struct store_table *table);
 
 const struct engine_shape *store_table_shape(const struct store_table *table);
 

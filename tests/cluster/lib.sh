@@ -74,10 +74,10 @@ start_memory() {
     fi
 }
 
-# Runs "$@" with a time limit. Its exit status is in $RC, its output in $OUT and $ERR.
+# Runs "$@" with a time limit: ten seconds, or $RUN_SECONDS. Its exit status is in $RC, its output in $OUT and $ERR.
 run() {
     RC=0
-    timeout -k 1 10 "$@" > "$DIR/run.out" 2> "$DIR/run.err" < /dev/null || RC=$?
+    timeout -k 1 "${RUN_SECONDS:-10}" "$@" > "$DIR/run.out" 2> "$DIR/run.err" < /dev/null || RC=$?
     OUT=$(cat "$DIR/run.out")
     ERR=$(cat "$DIR/run.err")
     [[ $RC != 124 && $RC != 137 ]] || fail "hangs: $*"

@@ -4,6 +4,8 @@
  */
 #include "rt/rt.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
@@ -206,10 +208,12 @@ static void deliver_number(struct rt_message *message)
         rt_waitq_wake_all(&ping);
 }
 
+/* On a busy machine all messages may have come before this task first runs. */
 static void wait_for_ping(void *arg)
 {
     (void)arg;
-    CHECK_OK(rt_waitq_wait_co(&ping, RT_NEVER));
+    if (atomic_load(&delivered) < 100)
+        CHECK_OK(rt_waitq_wait_co(&ping, RT_NEVER));
 }
 
 static void test_messages_in_order(void)
@@ -293,6 +297,128 @@ static void test_idle_sleeps(void)
     rt_loop_destroy(loop);
 }
 
+/* ---- a loop that is entered from time to time ------------------------------------------------ */
+
+struct entered {
+    struct rt_loop *loop;
+    int ticks, calls;
+    bool stop;
+};
+
+static void tick_task(void *arg)
+{
+    struct entered *entered = arg;
+    while (!entered->stop) {
+        entered->ticks++;
+        rt_sleep_co(RT_NS_PER_MS);
+    }
+}
+
+static void start_ticks(void *arg)
+{
+    struct entered *entered = arg;
+    CHECK_OK(rt_spawn(rt_loop_self(), tick_task, entered));
+    entered->calls++;
+}
+
+static void sleep_3ms(void *arg)
+{
+    struct entered *entered = arg;
+    rt_sleep_co(3 * RT_NS_PER_MS);
+    entered->calls++;
+}
+
+static void end_ticks(void *arg)
+{
+    struct entered *entered = arg;
+    entered->stop = true;
+    rt_sleep_co(5 * RT_NS_PER_MS);
+}
+
+static void *enter_elsewhere(void *arg)
+{
+    struct entered *entered = arg;
+    CHECK_OK(rt_loop_call(entered->loop, sleep_3ms, entered));
+    return NULL;
+}
+
+static void test_calls(void)
+{
+    struct entered entered = {.loop = rt_loop_create()};
+    pthread_t thread;
+    CHECK_OK(rt_loop_call(entered.loop, start_ticks, &entered));
+    CHECK(rt_loop_self() == NULL && entered.ticks <= 1);
+    CHECK_OK(rt_loop_call(entered.loop, sleep_3ms, &entered));
+    CHECK(entered.ticks >= 2 && entered.calls == 2); /* the other task ran along */
+    int before = entered.ticks;
+    struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
+    nanosleep(&pause, NULL);
+    CHECK(entered.ticks == before); /* and does not outside of calls */
+    CHECK(pthread_create(&thread, NULL, enter_elsewhere, &entered) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(entered.calls == 3 && entered.ticks > before);
+    CHECK_OK(rt_loop_call(entered.loop, end_ticks, &entered));
+    rt_loop_destroy(entered.loop);
+}
+
+/* ---- what a thread keeps --------------------------------------------------------------------- */
+
+static atomic_int destroyed;
+
+static void count_destroyed(void *value)
+{
+    CHECK(*(int *)value == 7);
+    free(value);
+    atomic_fetch_add(&destroyed, 1);
+}
+
+static int *seven(void)
+{
+    int *value = malloc(sizeof(*value));
+    CHECK(value != NULL);
+    *value = 7;
+    return value;
+}
+
+static struct rt_local *locals[2];
+static atomic_int keepers, keepers_may_end;
+
+static void *keep(void *arg)
+{
+    bool stay = arg != NULL;
+    for (int i = 0; i < 2; i++) {
+        CHECK(rt_local_get(locals[i]) == NULL);
+        int *value = seven();
+        CHECK_OK(rt_local_set(locals[i], value));
+        CHECK(rt_local_get(locals[i]) == value);
+    }
+    atomic_fetch_add(&keepers, 1);
+    while (stay && !atomic_load(&keepers_may_end))
+        sched_yield();
+    return NULL;
+}
+
+static void test_locals(void)
+{
+    pthread_t ends, stays;
+    for (int i = 0; i < 2; i++)
+        CHECK((locals[i] = rt_local_create(count_destroyed)) != NULL);
+    CHECK(pthread_create(&ends, NULL, keep, NULL) == 0);
+    CHECK(pthread_join(ends, NULL) == 0);
+    CHECK(atomic_load(&destroyed) == 2);
+    CHECK(pthread_create(&stays, NULL, keep, locals) == 0);
+    CHECK_OK(rt_local_set(locals[0], seven()));
+    while (atomic_load(&keepers) < 2)
+        sched_yield();
+    rt_local_destroy(locals[0]);
+    CHECK(atomic_load(&destroyed) == 4); /* this thread's and the other's */
+    atomic_store(&keepers_may_end, 1);
+    CHECK(pthread_join(stays, NULL) == 0);
+    CHECK(atomic_load(&destroyed) == 5);
+    rt_local_destroy(locals[1]);
+    CHECK(atomic_load(&destroyed) == 5);
+}
+
 int main(void)
 {
     rt_waitq_init(&pong);
@@ -305,5 +431,7 @@ int main(void)
     test_messages_in_order();
     test_offload();
     test_idle_sleeps();
+    test_calls();
+    test_locals();
     return 0;
 }

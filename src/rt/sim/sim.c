@@ -167,6 +167,7 @@ static void driver_race_point(struct rt_loop *base)
 static const struct rt_driver sim_driver = {
     .now_ns = driver_now_ns,
     .coarse_ns = driver_now_ns,
+    .tick_ns = driver_now_ns,
     .random = driver_random,
     .ready = driver_ready,
     .post = driver_post,

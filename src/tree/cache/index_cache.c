@@ -1,7 +1,7 @@
 /*
  * index_cache.c - per level, nodes sorted by their low fences in pages of a few hundred: a search
- * is two binary searches over prefixes that lie side by side (of the pages' first nodes, then of one
- * page's), an insertion moves one page.
+ * looks for the page among the first fences of all pages, then for the node within the page; an
+ * insertion moves one page. Both are arrays of words (key_words.h), side by side in memory.
  */
 #include "tree/cache/index_cache.h"
 
@@ -11,26 +11,33 @@
 #include "base/assert.h"
 #include "base/prng.h"
 #include "rt/rt.h"
+#include "tree/cache/cached_node.h"
+#include "tree/cache/key_words.h"
 
-enum { LEVELS = 16, PAGE_NODES = 256 };
-
-struct cached {
-    uint64_t used; /* the cache's clock when it was last of use */
-    uint32_t bytes;
-    uint8_t level;
-    uint8_t cell[]; /* the inner node's one cell */
+enum {
+    LEVELS = 16,
+    PAGE_NODES = 256,
+    PLACE_BYTES = 16, /* of a node, in its page */
 };
 
-/* Nodes in the order of their low fences; prefixes are the first 8 bytes of those, big endian. */
+/* What the keys behind an array of words have in common. */
+struct common {
+    uint32_t bytes;
+    uint8_t data[KEY_WORDS_SKIP_MAX];
+};
+
+/* Nodes in the order of their low fences. */
 struct page {
     uint32_t count;
-    uint64_t prefixes[PAGE_NODES];
-    struct cached *nodes[PAGE_NODES];
+    struct common common;
+    uint64_t words[PAGE_NODES];
+    struct cached_node *nodes[PAGE_NODES];
 };
 
 struct level {
     struct page **pages;
-    uint64_t *firsts; /* the first prefix of each page */
+    uint64_t *words; /* of the first node of each page */
+    struct common common;
     uint32_t count, capacity;
     uint64_t nodes;
 };
@@ -43,21 +50,6 @@ struct index_cache {
     uint8_t pinned; /* this level and above */
     struct prng prng;
 };
-
-static uint64_t prefix_of(struct slice key)
-{
-    uint8_t bytes[8] = {0};
-    if (key.size > 0)
-        memcpy(bytes, key.data, key.size < 8 ? key.size : 8);
-    uint64_t word;
-    memcpy(&word, bytes, 8);
-    return __builtin_bswap64(word);
-}
-
-static struct slice low_of(const struct index_cache *cache, const struct cached *node)
-{
-    return node_low_fence(&cache->layout, node->cell);
-}
 
 struct index_cache *index_cache_create(const struct node_layout *layout, uint64_t budget_bytes,
                                        uint64_t seed)
@@ -82,7 +74,7 @@ void index_cache_destroy(struct index_cache *cache)
             free(level->pages[p]);
         }
         free(level->pages);
-        free(level->firsts);
+        free(level->words);
     }
     free(cache);
 }
@@ -93,86 +85,121 @@ struct place {
     uint32_t page, index;
 };
 
-/* Whether a node's low fence lies at or below the key (strictly below, with `before`). */
-static bool at_or_below(const struct index_cache *cache, const struct page *page, uint32_t index,
-                        struct slice key, bool before)
+/* What words stand for. */
+struct lows {
+    const struct node_layout *layout;
+    const struct page *page;   /* its nodes, */
+    const struct level *level; /* or the first ones of its pages */
+};
+
+static struct slice low_at(const void *context, uint32_t index)
 {
-    int order = slice_compare(low_of(cache, page->nodes[index]), key);
-    return before ? order < 0 : order <= 0;
+    const struct lows *lows = context;
+    return cached_node_low(lows->layout, lows->page != NULL ? lows->page->nodes[index]
+                                                            : lows->level->pages[index]->nodes[0]);
 }
 
-/* How many of the rising prefixes are below this one; by arithmetic, because a branch could only be
- * guessed. */
-static uint32_t prefixes_below(const uint64_t *prefixes, uint32_t count, uint64_t prefix)
+static uint32_t lows_to(const struct lows *lows, const uint64_t *words, uint32_t count,
+                        const struct common *common, struct slice key, bool before)
 {
-    const uint64_t *base = prefixes;
-    while (count > 1) {
-        uint32_t half = count / 2;
-        base += half * (size_t)(base[half - 1] < prefix);
-        count -= half;
-    }
-    return (uint32_t)(base - prefixes) + (count == 1 && *base < prefix);
+    struct key_words all = {.words = words,
+                            .count = count,
+                            .skip = common->bytes,
+                            .common = common->data,
+                            .key_size = lows->layout->key_size == 8 ? 8 : 0,
+                            .key_at = low_at,
+                            .context = lows};
+    return key_words_to(&all, key, before);
 }
 
-/* The last node whose low fence is at or below the key; false when there is none. */
+/* The last node whose low fence is at or below the key (strictly below, with `before`); false when
+ * there is none. */
 static bool place_find(const struct index_cache *cache, const struct level *level, struct slice key,
                        bool before, struct place *out)
 {
-    uint64_t prefix = prefix_of(key);
-    uint32_t count = prefixes_below(level->firsts, level->count, prefix);
-    /* Of those with the very same prefix only the keys themselves tell. */
-    while (count < level->count && level->firsts[count] == prefix &&
-           at_or_below(cache, level->pages[count], 0, key, before))
-        count++;
+    struct lows lows = {.layout = &cache->layout, .level = level};
+    uint32_t count = lows_to(&lows, level->words, level->count, &level->common, key, before);
     if (count == 0)
         return false;
     out->page = count - 1;
-    const struct page *page = level->pages[out->page];
-    uint32_t low = prefixes_below(page->prefixes, page->count, prefix), high = low;
-    while (high < page->count && page->prefixes[high] == prefix)
-        high++;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (at_or_below(cache, page, middle, key, before))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    out->index = low - 1;
+    lows.page = level->pages[out->page];
+    count = lows_to(&lows, lows.page->words, lows.page->count, &lows.page->common, key, before);
+    if (count == 0)
+        return false; /* no: the page begins at or below the key */
+    out->index = count - 1;
     return true;
 }
 
-static struct cached *node_at(const struct level *level, struct place place)
+static struct cached_node *node_at(const struct level *level, struct place place)
 {
     return level->pages[place.page]->nodes[place.index];
+}
+
+/* Whether what all keys have in common is no longer that; sets it anew. */
+static bool common_changed(const struct index_cache *cache, struct common *common,
+                           struct slice first, struct slice last)
+{
+    uint32_t bytes = cache->layout.key_size == 8 ? 0 : key_words_common(first, last);
+    if (bytes == common->bytes && (bytes == 0 || memcmp(common->data, first.data, bytes) == 0))
+        return false;
+    common->bytes = bytes;
+    if (bytes > 0)
+        memcpy(common->data, first.data, bytes);
+    return true;
+}
+
+/* After a change of the first or the last node, or of the one at `changed`. */
+static void page_words(const struct index_cache *cache, struct page *page, uint32_t changed)
+{
+    struct lows lows = {.layout = &cache->layout, .page = page};
+    if (page->count == 0)
+        return;
+    bool all =
+        common_changed(cache, &page->common, low_at(&lows, 0), low_at(&lows, page->count - 1));
+    for (uint32_t i = all ? 0 : changed; i < (all ? page->count : changed + 1); i++)
+        page->words[i] = key_word(low_at(&lows, i), page->common.bytes);
+}
+
+static void level_words(const struct index_cache *cache, struct level *level, uint32_t changed)
+{
+    struct lows lows = {.layout = &cache->layout, .level = level};
+    if (level->count == 0)
+        return;
+    bool all =
+        common_changed(cache, &level->common, low_at(&lows, 0), low_at(&lows, level->count - 1));
+    for (uint32_t i = all ? 0 : changed; i < (all ? level->count : changed + 1); i++)
+        level->words[i] = key_word(low_at(&lows, i), level->common.bytes);
 }
 
 static void place_remove(struct index_cache *cache, struct level *level, struct place place)
 {
     struct page *page = level->pages[place.page];
-    struct cached *node = page->nodes[place.index];
+    struct cached_node *node = page->nodes[place.index];
 
-    cache->bytes -= node->bytes;
+    cache->bytes -= node->bytes + PLACE_BYTES;
     cache->nodes--;
     level->nodes--;
     free(node);
     page->count--;
-    memmove(&page->prefixes[place.index], &page->prefixes[place.index + 1],
-            (page->count - place.index) * sizeof(page->prefixes[0]));
+    memmove(&page->words[place.index], &page->words[place.index + 1],
+            (page->count - place.index) * sizeof(page->words[0]));
     memmove(&page->nodes[place.index], &page->nodes[place.index + 1],
             (page->count - place.index) * sizeof(page->nodes[0]));
     if (page->count > 0) {
-        level->firsts[place.page] = page->prefixes[0];
+        page_words(cache, page, 0);
+        level_words(cache, level, place.page);
         return;
     }
     free(page);
     level->count--;
     memmove(&level->pages[place.page], &level->pages[place.page + 1],
             (level->count - place.page) * sizeof(level->pages[0]));
-    memmove(&level->firsts[place.page], &level->firsts[place.page + 1],
-            (level->count - place.page) * sizeof(level->firsts[0]));
+    memmove(&level->words[place.page], &level->words[place.page + 1],
+            (level->count - place.page) * sizeof(level->words[0]));
+    level_words(cache, level, 0);
 }
 
+/* An empty page, whose word is not yet set. */
 static bool page_insert(struct level *level, uint32_t at)
 {
     if (level->count == level->capacity) {
@@ -181,10 +208,10 @@ static bool page_insert(struct level *level, uint32_t at)
         if (pages == NULL)
             return false;
         level->pages = pages;
-        uint64_t *firsts = realloc(level->firsts, capacity * sizeof(*firsts));
-        if (firsts == NULL)
+        uint64_t *words = realloc(level->words, capacity * sizeof(*words));
+        if (words == NULL)
             return false;
-        level->firsts = firsts;
+        level->words = words;
         level->capacity = capacity;
     }
     struct page *page = calloc(1, sizeof(*page));
@@ -192,30 +219,33 @@ static bool page_insert(struct level *level, uint32_t at)
         return false;
     memmove(&level->pages[at + 1], &level->pages[at],
             (level->count - at) * sizeof(level->pages[0]));
-    memmove(&level->firsts[at + 1], &level->firsts[at],
-            (level->count - at) * sizeof(level->firsts[0]));
+    memmove(&level->words[at + 1], &level->words[at],
+            (level->count - at) * sizeof(level->words[0]));
     level->pages[at] = page;
     level->count++;
     return true;
 }
 
-static bool page_split(struct level *level, uint32_t at)
+static bool page_split(const struct index_cache *cache, struct level *level, uint32_t at)
 {
     if (!page_insert(level, at + 1))
         return false;
     struct page *left = level->pages[at], *right = level->pages[at + 1];
     uint32_t keep = left->count / 2;
     right->count = left->count - keep;
-    memcpy(right->prefixes, &left->prefixes[keep], right->count * sizeof(left->prefixes[0]));
+    right->common = left->common;
+    memcpy(right->words, &left->words[keep], right->count * sizeof(left->words[0]));
     memcpy(right->nodes, &left->nodes[keep], right->count * sizeof(left->nodes[0]));
     left->count = keep;
-    level->firsts[at + 1] = right->prefixes[0];
+    page_words(cache, left, 0);
+    page_words(cache, right, 0);
+    level_words(cache, level, at + 1);
     return true;
 }
 
 /* Behind `after`, or first when there is none. */
-static bool place_insert(struct level *level, bool have_after, struct place after, uint64_t prefix,
-                         struct cached *node)
+static bool place_insert(const struct index_cache *cache, struct level *level, bool have_after,
+                         struct place after, struct cached_node *node)
 {
     struct place place = {.page = 0, .index = 0};
     if (have_after)
@@ -223,45 +253,37 @@ static bool place_insert(struct level *level, bool have_after, struct place afte
     else if (level->count == 0 && !page_insert(level, 0))
         return false;
     if (level->pages[place.page]->count == PAGE_NODES) {
-        if (!page_split(level, place.page))
+        if (!page_split(cache, level, place.page))
             return false;
         uint32_t kept = level->pages[place.page]->count;
         if (place.index > kept)
             place = (struct place){.page = place.page + 1, .index = place.index - kept};
     }
     struct page *page = level->pages[place.page];
-    memmove(&page->prefixes[place.index + 1], &page->prefixes[place.index],
-            (page->count - place.index) * sizeof(page->prefixes[0]));
+    memmove(&page->words[place.index + 1], &page->words[place.index],
+            (page->count - place.index) * sizeof(page->words[0]));
     memmove(&page->nodes[place.index + 1], &page->nodes[place.index],
             (page->count - place.index) * sizeof(page->nodes[0]));
-    page->prefixes[place.index] = prefix;
     page->nodes[place.index] = node;
     page->count++;
-    level->firsts[place.page] = page->prefixes[0];
+    page_words(cache, page, place.index);
+    if (place.index == 0)
+        level_words(cache, level, place.page);
     return true;
 }
 
 /* ---- searching ------------------------------------------------------------------------------- */
 
-static bool covers(const struct index_cache *cache, const struct cached *node, struct slice key,
-                   bool before)
-{
-    struct slice high;
-    if (!node_high_fence(&cache->layout, node->cell, &high))
-        return true;
-    int order = slice_compare(key, high);
-    return before ? order <= 0 : order < 0;
-}
-
 /* The node of a level that covers the key. */
-static struct cached *node_find(struct index_cache *cache, int l, struct slice key, bool before,
-                                struct place *place)
+static struct cached_node *node_find(struct index_cache *cache, int l, struct slice key,
+                                     bool before, struct place *place)
 {
     struct level *level = &cache->levels[l];
     if (level->count == 0 || !place_find(cache, level, key, before, place))
         return NULL;
-    struct cached *node = node_at(level, *place);
-    return covers(cache, node, key, before) ? node : NULL;
+    struct cached_node *node = node_at(level, *place);
+    cached_node_prefetch(&cache->layout, node);
+    return cached_node_reaches(&cache->layout, node, key, before) ? node : NULL;
 }
 
 bool index_cache_find(struct index_cache *cache, struct slice key, uint8_t level, bool before,
@@ -272,12 +294,11 @@ bool index_cache_find(struct index_cache *cache, struct slice key, uint8_t level
     rt_latch_lock(&cache->latch);
     for (int l = level + 1; l < LEVELS && !found; l++) {
         struct place place;
-        struct cached *node = node_find(cache, l, key, before, &place);
+        struct cached_node *node = node_find(cache, l, key, before, &place);
         if (node == NULL)
             continue;
-        uint32_t index;
-        out->child = before ? inner_child_before(&cache->layout, node->cell, key, &index)
-                            : inner_child(&cache->layout, node->cell, key, &index);
+        uint32_t index = cached_node_index(&cache->layout, node, key, before);
+        out->child = cached_node_child(&cache->layout, node, index);
         out->child_level = (uint8_t)(l - 1);
         node->used = ++cache->clock;
         found = true;
@@ -293,12 +314,11 @@ uint32_t index_cache_next_leaves(struct index_cache *cache, struct slice key,
     struct place place;
 
     rt_latch_lock(&cache->latch);
-    struct cached *node = node_find(cache, 1, key, false, &place);
+    struct cached_node *node = node_find(cache, 1, key, false, &place);
     if (node != NULL) {
-        uint32_t index, separators = inner_count(&cache->layout, node->cell);
-        (void)inner_child(&cache->layout, node->cell, key, &index);
-        while (count < most && ++index <= separators)
-            children[count++] = inner_child_at(&cache->layout, node->cell, index);
+        uint32_t index = cached_node_index(&cache->layout, node, key, false);
+        while (count < most && ++index <= node->count)
+            children[count++] = cached_node_child(&cache->layout, node, index);
     }
     rt_latch_unlock(&cache->latch);
     return count;
@@ -333,7 +353,7 @@ static void remove_overlapping(struct index_cache *cache, struct level *level, s
 {
     struct place place;
     while (place_find(cache, level, low, false, &place) &&
-           covers(cache, node_at(level, place), low, false))
+           cached_node_reaches(&cache->layout, node_at(level, place), low, false))
         place_remove(cache, level, place);
     /* Those that begin inside the new one's range. */
     for (;;) {
@@ -346,7 +366,7 @@ static void remove_overlapping(struct index_cache *cache, struct level *level, s
         } else if (!place_find(cache, level, header->high, true, &place)) {
             return;
         }
-        if (slice_compare(low_of(cache, node_at(level, place)), low) < 0)
+        if (slice_compare(cached_node_low(&cache->layout, node_at(level, place)), low) < 0)
             return;
         place_remove(cache, level, place);
     }
@@ -357,28 +377,25 @@ void index_cache_put(struct index_cache *cache, const struct node_header *header
 {
     if (header->level == 0 || header->level >= LEVELS || header->dead)
         return;
-    uint32_t size = (uint32_t)sizeof(struct cached) + header->cell_bytes;
-    struct cached *node = malloc(size);
+    struct cached_node *node = cached_node_create(&cache->layout, header, bytes);
     if (node == NULL)
         return;
-    memcpy(node->cell, bytes, header->cell_bytes);
-    node->level = header->level;
-    node->bytes = size + 16; /* its place in a page */
+    uint64_t size = (uint64_t)node->bytes + PLACE_BYTES;
 
     rt_latch_lock(&cache->latch);
     struct level *level = &cache->levels[header->level];
     struct place after;
     remove_overlapping(cache, level, header->low, header);
-    while (header->level < cache->pinned && cache->bytes + node->bytes > cache->budget &&
+    while (header->level < cache->pinned && cache->bytes + size > cache->budget &&
            evict_one(cache)) {
     }
     bool have_after = place_find(cache, level, header->low, false, &after);
-    if ((header->level < cache->pinned && cache->bytes + node->bytes > cache->budget) ||
-        !place_insert(level, have_after, after, prefix_of(header->low), node)) {
+    if ((header->level < cache->pinned && cache->bytes + size > cache->budget) ||
+        !place_insert(cache, level, have_after, after, node)) {
         free(node);
     } else {
         node->used = ++cache->clock;
-        cache->bytes += node->bytes;
+        cache->bytes += size;
         cache->nodes++;
         level->nodes++;
     }

@@ -35,11 +35,18 @@ static uint64_t slots_portable(const uint8_t *slots, uint32_t slot_bytes, uint32
     return found;
 }
 
+static uint32_t below_portable(const uint64_t *words, uint32_t count, uint64_t word)
+{
+    uint32_t below = 0;
+    for (uint32_t i = 0; i < count; i++)
+        below += words[i] < word;
+    return below;
+}
+
 /* Written by the constructor only. */
-static struct search_implementation usable[2] = {{"portable", slots_portable}};
+static struct search_implementation usable[3] = {{"portable", slots_portable, below_portable}};
 static size_t usable_count = 1;
-static uint64_t (*chosen)(const uint8_t *slots, uint32_t slot_bytes, uint32_t count,
-                          uint64_t key_word) = slots_portable;
+static struct search_implementation chosen = {"portable", slots_portable, below_portable};
 
 #if defined(__x86_64__)
 
@@ -83,11 +90,54 @@ slots_avx2(const uint8_t *slots, uint32_t slot_bytes, uint32_t count, uint64_t k
     return found;
 }
 
+/* Comparisons are of signed numbers: flipping the highest bits makes the orders the same. */
+static __attribute__((target("avx2"))) uint32_t below_avx2(const uint64_t *words, uint32_t count,
+                                                           uint64_t word)
+{
+    const __m256i flip = _mm256_set1_epi64x(INT64_MIN);
+    const __m256i limit = _mm256_xor_si256(_mm256_set1_epi64x((long long)word), flip);
+    __m256i sums[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    uint32_t i = 0;
+
+    for (; i + 8 <= count; i += 8) {
+        for (uint32_t half = 0; half < 2; half++) {
+            __m256i four = load_four((const uint8_t *)(words + i + 4 * half));
+            __m256i less = _mm256_cmpgt_epi64(limit, _mm256_xor_si256(four, flip));
+            sums[half] = _mm256_sub_epi64(sums[half], less);
+        }
+    }
+    uint64_t lanes[4];
+    _mm256_storeu_si256((__m256i *)lanes, _mm256_add_epi64(sums[0], sums[1]));
+    uint32_t below = (uint32_t)(lanes[0] + lanes[1] + lanes[2] + lanes[3]);
+    for (; i < count; i++)
+        below += words[i] < word;
+    return below;
+}
+
+static __attribute__((target("avx512f,popcnt"))) uint32_t
+below_avx512(const uint64_t *words, uint32_t count, uint64_t word)
+{
+    const __m512i limit = _mm512_set1_epi64((long long)word);
+    uint32_t below = 0, i = 0;
+
+    for (; i + 8 <= count; i += 8)
+        below += (uint32_t)__builtin_popcount(
+            _mm512_cmplt_epu64_mask(_mm512_loadu_si512(words + i), limit));
+    if (i < count) {
+        __mmask8 rest = (__mmask8)((1u << (count - i)) - 1);
+        below += (uint32_t)__builtin_popcount(
+            _mm512_mask_cmplt_epu64_mask(rest, _mm512_maskz_loadu_epi64(rest, words + i), limit));
+    }
+    return below;
+}
+
 static void choose(void)
 {
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx2"))
-        usable[usable_count++] = (struct search_implementation){"avx2", slots_avx2};
+        usable[usable_count++] = (struct search_implementation){"avx2", slots_avx2, below_avx2};
+    if (__builtin_cpu_supports("avx512f"))
+        usable[usable_count++] = (struct search_implementation){"avx512", slots_avx2, below_avx512};
 }
 
 #else
@@ -101,13 +151,13 @@ static void choose(void)
 __attribute__((constructor)) static void search_init(void)
 {
     choose();
-    chosen = usable[usable_count - 1].slots;
+    chosen = usable[usable_count - 1];
 }
 
 uint64_t search_slots(const uint8_t *slots, uint32_t slot_bytes, uint32_t count, uint64_t key_word)
 {
     pando_dassert(count <= SEARCH_SLOTS_MAX);
-    return chosen(slots, slot_bytes, count, key_word);
+    return chosen.slots(slots, slot_bytes, count, key_word);
 }
 
 const struct search_implementation *search_implementations(size_t *out_count)
@@ -128,4 +178,19 @@ uint32_t search_separators(const uint8_t *separators, uint32_t count, uint64_t k
         count -= half;
     }
     return below;
+}
+
+/* A few dependent steps, then all that is left at once: what costs is waiting for a load to know
+ * where the next one goes. */
+uint32_t search_below(const uint64_t *words, uint32_t count, uint64_t word)
+{
+    enum { AT_ONCE = 64 };
+    const uint64_t *base = words;
+
+    while (count > AT_ONCE) {
+        uint32_t half = count / 2;
+        base += half * (size_t)(base[half - 1] < word);
+        count -= half;
+    }
+    return (uint32_t)(base - words) + chosen.below(base, count, word);
 }

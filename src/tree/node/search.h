@@ -18,10 +18,15 @@ uint64_t search_slots(const uint8_t *slots, uint32_t slot_bytes, uint32_t count,
 /* How many of the rising separators, 16 bytes apart, are not above the key (both as key_u64). */
 uint32_t search_separators(const uint8_t *separators, uint32_t count, uint64_t key);
 
-/* All that this processor can run, so that tests reach them; the last one is search_slots's. */
+/* How many of the rising words are below this one. */
+uint32_t search_below(const uint64_t *words, uint32_t count, uint64_t word);
+
+/* All that this processor can run, so that tests reach them; the last one is what the functions
+ * above use. */
 struct search_implementation {
     const char *name;
     uint64_t (*slots)(const uint8_t *slots, uint32_t slot_bytes, uint32_t count, uint64_t key_word);
+    uint32_t (*below)(const uint64_t *words, uint32_t count, uint64_t word); /* all are looked at */
 };
 
 const struct search_implementation *search_implementations(size_t *out_count);

@@ -236,6 +236,22 @@ enum pando_status sherman_blob_read_co(struct sherman *self, fabric_address blob
     return status;
 }
 
+/* A segment may have been freed before, by somebody who died before it came to the head, and be in
+ * use elsewhere by now. */
+static enum pando_status free_segment_co(struct sherman *self, uint64_t address, uint64_t version)
+{
+    struct pool_block segment = {.address = address, .version = version};
+    uint64_t word;
+    struct fabric_op read =
+        fabric_read(fabric_address_offset(address) + POOL_BLOCK_TENURE, &word, sizeof(word));
+    enum pando_status status =
+        pool_submit_co(self->base.session, fabric_address_node(address), &read, 1);
+    struct pool_tenure tenure = pool_tenure_unpack(word);
+    if (status != PANDO_OK || tenure.state != POOL_BLOCK_LIVE || tenure.table != self->table->id)
+        return status;
+    return pool_free_co(self->base.session, &segment, SEGMENT_BYTES, false);
+}
+
 enum pando_status sherman_blob_free_co(struct sherman *self, fabric_address blob)
 {
     uint8_t first[FIRST_READ];
@@ -252,8 +268,7 @@ enum pando_status sherman_blob_free_co(struct sherman *self, fabric_address blob
     if (head.segments > 0)
         status = read_pieces_co(self, blob + HEAD_BYTES, (uint8_t *)addresses, head.segments * 8);
     for (uint32_t i = 0; i < head.segments && status == PANDO_OK; i++) {
-        struct pool_block segment = {.address = addresses[i], .version = head.version};
-        status = pool_free_co(self->base.session, &segment, SEGMENT_BYTES, false);
+        status = free_segment_co(self, addresses[i], head.version);
     }
     if (status != PANDO_OK)
         return status;

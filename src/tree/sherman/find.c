@@ -52,7 +52,7 @@ enum pando_status sherman_read_co(struct sherman *self, fabric_address address, 
         if (status != PANDO_OK)
             return status == PANDO_RANGE ? PANDO_STALE : status;
         /* Memory is used again some time after it was freed: what was read long ago may be both. */
-        if (rt_now_ns() - posted_ns < READ_OLD_NS &&
+        if (rt_tick_ns() < posted_ns + READ_OLD_NS - RT_TICK_NS &&
             node_header_read(&table->layout, address, bytes, header))
             return PANDO_OK;
         sherman_count(&table->rereads);

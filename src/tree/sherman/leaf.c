@@ -30,7 +30,19 @@ struct change {
     enum leaf_find found;
     struct leaf_slot slot;
     fabric_address old_blob, new_blob;
-    bool shrunk; /* a pair was removed: perhaps the leaf should be merged */
+    bool shrunk;               /* a pair was removed: perhaps the leaf should be merged */
+    enum pando_status adopted; /* if somebody else did it: how it ended */
+};
+
+enum { ADOPTED_MAX = 4 };
+
+/* Writes of single cells, by the holder and those it adopts: each is complete in itself, so that
+ * they need no intent. The cells lie in scratch->image. */
+struct cells {
+    struct fabric_op ops[2 * (ADOPTED_MAX + 1) + 1];
+    uint32_t count, used_bytes;
+    struct local_lock_waiter *adopted[ADOPTED_MAX];
+    uint32_t adopted_count;
 };
 
 static uint64_t leaf_offset(const struct change *change)
@@ -124,6 +136,7 @@ static enum pando_status rewrite_co(struct change *change, const struct node_ent
 {
     uint32_t count;
     bool last = false;
+    change->lock.known = NULL; /* it becomes another one */
     if (!entries_with(change, entry, &count, &last)) {
         enum pando_status released = sherman_unlock_co(change->self, &change->lock);
         return released == PANDO_OK ? PANDO_AGAIN : released;
@@ -141,10 +154,127 @@ static uint32_t words_changed(const uint8_t *a, const uint8_t *b, uint32_t bytes
     return changed;
 }
 
-static enum pando_status update_co(struct change *change, const struct node_entry *entry)
+static void cells_add(const struct change *change, struct cells *cells, uint32_t offset,
+                      const void *bytes, uint32_t size)
 {
-    struct sherman *self = change->self;
-    const struct node_layout *layout = &self->table->layout;
+    cells->ops[cells->count++] = fabric_write(leaf_offset(change) + offset, bytes, size);
+}
+
+/* Where the next cell is built; NULL: there is no room. */
+static uint8_t *cells_room(struct change *change, struct cells *cells, uint32_t bytes)
+{
+    if (bytes > change->self->table->layout.node_bytes - cells->used_bytes)
+        return NULL;
+    cells->used_bytes += bytes;
+    return change->scratch->image + cells->used_bytes - bytes;
+}
+
+/* A pair in a cell of its own: over its old one if only a word of that changes, else into an empty
+ * one, the header last. The leaf's bytes at hand change, too. False: that is not possible. */
+static bool cells_store(struct change *change, struct cells *cells, enum leaf_find found,
+                        const struct leaf_slot *slot, const struct node_entry *entry)
+{
+    const struct node_layout *layout = &change->self->table->layout;
+    uint32_t key_size = (uint32_t)entry->key.size, value_size = (uint32_t)entry->value.size;
+    uint32_t offset = slot->offset, bytes = slot->bytes;
+    uint8_t *node = change->scratch->node;
+
+    if (found == LEAF_FOUND
+            ? leaf_cell_bytes(layout, key_size, value_size) > bytes
+            : !leaf_place(layout, &change->header, node, key_size, value_size, &offset, &bytes))
+        return false;
+    uint8_t *cell = cells_room(change, cells, bytes);
+    if (cell == NULL)
+        return false;
+    leaf_cell_build(layout, &change->header, offset, bytes, entry, cell);
+    if (found == LEAF_FOUND) {
+        if (entry->flags != slot->entry.flags || words_changed(cell, node + offset, bytes) > 1)
+            return false;
+        cells_add(change, cells, offset, cell, bytes);
+    } else {
+        cells_add(change, cells, offset + 8, cell + 8, bytes - 8);
+        cells_add(change, cells, offset, cell, 8);
+    }
+    memcpy(node + offset, cell, bytes);
+    return true;
+}
+
+static bool cells_remove(struct change *change, struct cells *cells, const struct leaf_slot *slot)
+{
+    uint64_t word = leaf_cleared_word(&change->self->table->layout, &change->header, slot->bytes);
+    uint8_t *cleared = cells_room(change, cells, sizeof(word));
+    if (cleared == NULL)
+        return false;
+    memcpy(cleared, &word, sizeof(word));
+    cells_add(change, cells, slot->offset, cleared, sizeof(word));
+    memcpy(change->scratch->node + slot->offset, &word, sizeof(word));
+    return true;
+}
+
+/* Does what another task wants of this leaf, if that takes single cells. */
+static bool adopt_one(struct change *change, struct cells *cells, struct change *other)
+{
+    const struct engine_shape *shape = &change->self->table->base.shape;
+    struct leaf_slot slot = {0};
+
+    if (!node_covers(&change->header, other->key))
+        return false;
+    enum leaf_find found = leaf_find(&change->self->table->layout, &change->header,
+                                     change->scratch->node, other->key, &slot);
+    if (found == LEAF_TORN || (found == LEAF_FOUND && (slot.entry.flags & NODE_FLAG_BLOB) != 0))
+        return false;
+    struct slice old = slot.entry.value;
+    struct engine_change wanted = other->fn(other->context, found == LEAF_FOUND ? &old : NULL);
+    struct node_entry entry = {.key = other->key, .value = wanted.value};
+    switch (wanted.what) {
+    case ENGINE_STORE:
+        return wanted.value.size <= shape->value_inline &&
+               (shape->value_size == 0 || wanted.value.size == shape->value_size) &&
+               cells_store(change, cells, found, &slot, &entry);
+    case ENGINE_REMOVE:
+        other->shrunk = found == LEAF_FOUND;
+        return found != LEAF_FOUND || cells_remove(change, cells, &slot);
+    default:
+        return true;
+    }
+}
+
+static void adopt(struct change *change, struct cells *cells)
+{
+    struct sherman_table *table = change->self->table;
+    struct local_lock_waiter *waiter;
+
+    while (cells->adopted_count < ADOPTED_MAX &&
+           (waiter = local_lock_adopt(table->locks, &change->lock.local, change->header.address)) !=
+               NULL) {
+        if (!adopt_one(change, cells, local_lock_work(waiter))) {
+            local_lock_put_back(table->locks, &change->lock.local, waiter);
+            break;
+        }
+        cells->adopted[cells->adopted_count++] = waiter;
+    }
+}
+
+static enum pando_status cells_commit_co(struct change *change, struct cells *cells)
+{
+    struct sherman_table *table = change->self->table;
+
+    if (table->on.adopt && table->on.hierarchical && table->on.twolevel)
+        adopt(change, cells);
+    enum pando_status status =
+        sherman_commit_co(change->self, &change->lock, cells->ops, cells->count);
+    for (uint32_t i = 0; i < cells->adopted_count; i++) {
+        struct change *other = local_lock_work(cells->adopted[i]);
+        other->adopted = status;
+        local_lock_done(table->locks, &change->lock.local, cells->adopted[i]);
+    }
+    return status;
+}
+
+/* More than one cell, or more of one than a word. */
+static enum pando_status update_large_co(struct change *change, const struct node_entry *entry)
+{
+    const struct node_layout *layout = &change->self->table->layout;
     const struct leaf_slot *slot = &change->slot;
     uint8_t *cell = change->scratch->image;
 
@@ -152,30 +282,7 @@ static enum pando_status update_co(struct change *change, const struct node_entr
         slot->bytes)
         return rewrite_co(change, entry);
     leaf_cell_build(layout, &change->header, slot->offset, slot->bytes, entry, cell);
-    bool one_word = entry->flags == slot->entry.flags &&
-                    words_changed(cell, change->scratch->node + slot->offset, slot->bytes) <= 1;
-    if (!one_word)
-        return commit_with_intent_co(change, slot->offset, cell, slot->bytes);
-    struct fabric_op ops[3] = {fabric_write(leaf_offset(change) + slot->offset, cell, slot->bytes)};
-    return sherman_commit_co(self, &change->lock, ops, 1);
-}
-
-static enum pando_status insert_co(struct change *change, const struct node_entry *entry)
-{
-    struct sherman *self = change->self;
-    const struct node_layout *layout = &self->table->layout;
-    uint8_t *cell = change->scratch->image;
-    uint32_t offset, bytes;
-
-    if (!leaf_place(layout, &change->header, change->scratch->node, (uint32_t)entry->key.size,
-                    (uint32_t)entry->value.size, &offset, &bytes))
-        return rewrite_co(change, entry);
-    leaf_cell_build(layout, &change->header, offset, bytes, entry, cell);
-    struct fabric_op ops[4] = {
-        fabric_write(leaf_offset(change) + offset + 8, cell + 8, bytes - 8),
-        fabric_write(leaf_offset(change) + offset, cell, 8),
-    };
-    return sherman_commit_co(self, &change->lock, ops, 2);
+    return commit_with_intent_co(change, slot->offset, cell, slot->bytes);
 }
 
 static enum pando_status store_co(struct change *change, struct slice value)
@@ -207,24 +314,27 @@ static enum pando_status store_co(struct change *change, struct slice value)
             return commit_whole_leaf_co(change, count);
         return rewrite_co(change, &entry);
     }
-    return change->found == LEAF_FOUND ? update_co(change, &entry) : insert_co(change, &entry);
+    struct cells cells = {0};
+    if (cells_store(change, &cells, change->found, &change->slot, &entry))
+        return cells_commit_co(change, &cells);
+    return change->found == LEAF_FOUND ? update_large_co(change, &entry)
+                                       : rewrite_co(change, &entry);
 }
 
 static enum pando_status remove_co(struct change *change)
 {
-    struct sherman *self = change->self;
-    uint64_t cleared = leaf_cleared_word(&self->table->layout, &change->header, change->slot.bytes);
-    struct fabric_op ops[3] = {
-        fabric_write(leaf_offset(change) + change->slot.offset, &cleared, sizeof(cleared))};
+    struct cells cells = {0};
 
     change->shrunk = true;
-    if (!self->table->on.twolevel) {
+    if (!change->self->table->on.twolevel) {
         uint32_t count;
         bool last;
         if (entries_with(change, NULL, &count, &last))
             return commit_whole_leaf_co(change, count);
     }
-    return sherman_commit_co(self, &change->lock, ops, 1);
+    bool possible = cells_remove(change, &cells, &change->slot);
+    pando_assert(possible); /* it is the first */
+    return cells_commit_co(change, &cells);
 }
 
 /* ---- deciding -------------------------------------------------------------------------------- */
@@ -317,16 +427,18 @@ static enum pando_status lock_leaf_co(struct change *change, fabric_address addr
 
     for (int moves = 0; moves < MOVES_MAX; moves++) {
         enum pando_status status =
-            sherman_lock_co(self, address, change->scratch->node, &change->lock);
-        if (status != PANDO_OK)
+            sherman_lock_co(self, address, change->scratch->node, change, &change->lock);
+        if (status != PANDO_OK || change->lock.local.done)
             return status;
         enum sherman_fit fit = FIT_NOT;
         if (node_header_read(&self->table->layout, address, change->scratch->node,
                              &change->header) &&
             change->header.level == 0)
             fit = sherman_fits(self, &target, &change->header);
-        if (fit == FIT)
+        if (fit == FIT) {
+            change->lock.known = change->scratch->node;
             return PANDO_OK;
+        }
         address = change->header.sibling;
         status = sherman_unlock_co(self, &change->lock);
         if (status != PANDO_OK)
@@ -346,7 +458,9 @@ static enum pando_status once_co(struct change *change)
         sherman_locate_co(self, change->key, 0, change->scratch->node, &address);
     if (status == PANDO_OK)
         status = lock_leaf_co(change, address);
-    return status == PANDO_OK ? locked_co(change) : status;
+    if (status != PANDO_OK)
+        return status;
+    return change->lock.local.done ? change->adopted : locked_co(change);
 }
 
 /* What the change made superfluous. */

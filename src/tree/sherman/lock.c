@@ -2,6 +2,8 @@
  * lock.c - hierarchical locks: first the process's own, then the word on the memory node (R9 to
  * R12).
  */
+#include <string.h>
+
 #include "base/assert.h"
 #include "tree/sherman/sherman_int.h"
 
@@ -16,7 +18,7 @@ static fabric_address lock_address(const struct sherman *self, fabric_address no
 static void lock_forget(struct sherman *self, struct sherman_lock *lock)
 {
     if (self->table->on.hierarchical)
-        local_lock_release(self->table->locks, &lock->local, false);
+        local_lock_release(self->table->locks, &lock->local, false, (struct local_lock_gift){0});
     lock->held = false;
 }
 
@@ -45,8 +47,8 @@ static enum pando_status try_co(struct sherman *self, struct sherman_lock *lock,
 static enum pando_status global_lock_co(struct sherman *self, struct sherman_lock *lock,
                                         fabric_address node, uint8_t *bytes)
 {
-    struct pool_backoff backoff = {0};
-    uint64_t deadline_ns = rt_now_ns() + PATIENCE_LEASES * pool_lease_ns(self->table->pool);
+    struct pool_backoff backoff = {.few = self->table->on.hierarchical};
+    uint64_t deadline_ns = rt_coarse_ns() + PATIENCE_LEASES * pool_lease_ns(self->table->pool);
 
     lock->global.word = pool_lock_new_word(self->table->pool);
     for (;;) {
@@ -70,22 +72,26 @@ static enum pando_status global_lock_co(struct sherman *self, struct sherman_loc
 }
 
 enum pando_status sherman_lock_co(struct sherman *self, fabric_address node, uint8_t *bytes,
-                                  struct sherman_lock *lock)
+                                  void *work, struct sherman_lock *lock)
 {
     struct sherman_table *table = self->table;
-    *lock = (struct sherman_lock){.global.address = lock_address(self, node)};
+    *lock = (struct sherman_lock){.global.address = lock_address(self, node), .node = node};
 
     if (table->on.hierarchical) {
-        uint64_t deadline_ns = rt_now_ns() + PATIENCE_LEASES * pool_lease_ns(table->pool);
-        enum pando_status status =
-            local_lock_take_co(table->locks, lock->global.address, deadline_ns, &lock->local);
-        if (status != PANDO_OK)
+        uint64_t deadline_ns = rt_coarse_ns() + PATIENCE_LEASES * pool_lease_ns(table->pool);
+        struct local_lock_offer offer = {
+            .bytes = bytes, .node = node, .work = table->on.adopt ? work : NULL};
+        enum pando_status status = local_lock_take_co(table->locks, lock->global.address,
+                                                      deadline_ns, &offer, &lock->local);
+        if (status != PANDO_OK || lock->local.done)
             return status;
     }
     lock->held = true;
     enum pando_status status;
     if (lock->local.handed) {
         lock->global.word = lock->local.word;
+        if (lock->local.node == node)
+            return PANDO_OK; /* its bytes are there, and nobody else could have changed it */
         struct fabric_op read =
             fabric_read(fabric_address_offset(node), bytes, table->layout.node_bytes);
         status = sherman_write_co(self, fabric_address_node(node), &read, 1);
@@ -188,6 +194,22 @@ static enum pando_status release_list_co(struct sherman *self, const struct sher
     }
 }
 
+/* The node as these writes have left it, for the next holder. */
+static struct local_lock_gift gift_of(const struct sherman *self, const struct sherman_lock *lock,
+                                      const struct fabric_op *ops, uint32_t count)
+{
+    uint32_t node_bytes = self->table->layout.node_bytes;
+    uint64_t begin = fabric_address_offset(lock->node);
+
+    if (!self->table->on.reuse || lock->known == NULL)
+        return (struct local_lock_gift){0};
+    for (uint32_t i = 0; i < count; i++) {
+        if (ops[i].offset >= begin && ops[i].offset < begin + node_bytes)
+            memcpy(lock->known + (ops[i].offset - begin), ops[i].write_from, ops[i].size);
+    }
+    return (struct local_lock_gift){lock->node, lock->known, node_bytes};
+}
+
 enum pando_status sherman_commit_co(struct sherman *self, struct sherman_lock *lock,
                                     struct fabric_op *ops, uint32_t count)
 {
@@ -209,8 +231,11 @@ enum pando_status sherman_commit_co(struct sherman *self, struct sherman_lock *l
         ops[count] = unlock;
         status = release_list_co(self, lock, ops, count + 1);
     }
+    struct local_lock_gift gift = {0};
+    if (handover && status == PANDO_OK)
+        gift = gift_of(self, lock, ops, count);
     if (table->on.hierarchical)
-        local_lock_release(table->locks, &lock->local, handover && status == PANDO_OK);
+        local_lock_release(table->locks, &lock->local, handover && status == PANDO_OK, gift);
     lock->held = false;
     return status;
 }

@@ -25,6 +25,8 @@ struct sherman_switches {
     bool cache;                  /* copies of inner nodes */
     bool lockread;               /* the leaf's READ rides behind the lock's CAS */
     bool backoff;                /* growing pauses between tries for a remote lock */
+    bool reuse;                  /* the leaf's bytes are passed on with its lock */
+    bool adopt;                  /* a holder does the work of those who wait for its leaf */
     bool merge;                  /* underfull nodes are merged */
     bool cells, fences, intents; /* break-cells, break-fences, break-intents */
 };
@@ -116,11 +118,15 @@ struct sherman_lock {
     struct pool_lock global;
     struct local_lock_grant local;
     bool held;
+    fabric_address node;
+    uint8_t *known; /* the node's bytes as they were read; NULL: they are not to be passed on */
 };
 
-/* Locks a node's lock word and reads the node, both in one list where that is switched on. */
+/* Locks a node's lock word and reads the node, both in one list where that is switched on. With
+ * `work` somebody else may do that work; lock->local.done then, and nothing is held. */
 PANDO_MUST_CHECK enum pando_status sherman_lock_co(struct sherman *self, fabric_address node,
-                                                   uint8_t *bytes, struct sherman_lock *lock);
+                                                   uint8_t *bytes, void *work,
+                                                   struct sherman_lock *lock);
 
 /* Without waiting: BUSY if anybody holds it. */
 PANDO_MUST_CHECK enum pando_status sherman_try_lock_co(struct sherman *self, fabric_address node,

@@ -28,6 +28,8 @@ static const struct {
     {"cache", offsetof(struct sherman_switches, cache)},
     {"lockread", offsetof(struct sherman_switches, lockread)},
     {"backoff", offsetof(struct sherman_switches, backoff)},
+    {"reuse", offsetof(struct sherman_switches, reuse)},
+    {"adopt", offsetof(struct sherman_switches, adopt)},
     {"merge", offsetof(struct sherman_switches, merge)},
     {"break-cells", offsetof(struct sherman_switches, cells)},
     {"break-fences", offsetof(struct sherman_switches, fences)},
@@ -57,7 +59,7 @@ static enum pando_status switches_parse(struct sherman_switches *on, const char 
             snprintf(
                 error, error_bytes,
                 "sherman has no technique '%.*s'; it has combine, onchip, hierarchical, queue, "
-                "handover, twolevel, cache, lockread, backoff, merge",
+                "handover, twolevel, cache, lockread, backoff, reuse, adopt, merge",
                 (int)size, without);
             return PANDO_INVALID;
         }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "tree/sherman/sherman_int.h"
 
 struct walk {
@@ -28,11 +29,25 @@ static enum pando_status free_node_co(struct walk *walk, const struct node_heade
     return pool_free_co(self->base.session, &block, self->table->layout.node_bytes, false);
 }
 
+/* The pairs of a leaf. One whose last writer died may have a cell that is invalid: for checking that
+ * is an error, for freeing it is mended in our copy, so that its blobs are found. */
+static bool entries_of(struct walk *walk, struct scratch *scratch, const struct node_header *header,
+                       uint32_t *count)
+{
+    const struct node_layout *layout = &walk->self->table->layout;
+    if (leaf_entries(layout, header, scratch->node, scratch->entries, count))
+        return true;
+    if (!walk->freeing)
+        return false;
+    (void)leaf_repair(layout, header, scratch->node);
+    return leaf_entries(layout, header, scratch->node, scratch->entries, count);
+}
+
 static enum pando_status visit_leaf_co(struct walk *walk, struct scratch *scratch,
                                        const struct node_header *header)
 {
     uint32_t count;
-    if (!leaf_entries(&walk->self->table->layout, header, scratch->node, scratch->entries, &count))
+    if (!entries_of(walk, scratch, header, &count))
         return wrong(walk, header->address, "a leaf with an invalid cell");
     for (uint32_t i = 0; i < count; i++) {
         if (i > 0 && slice_compare(scratch->entries[i - 1].key, scratch->entries[i].key) >= 0)
@@ -45,8 +60,12 @@ static enum pando_status visit_leaf_co(struct walk *walk, struct scratch *scratc
         enum pando_status status = walk->freeing
                                        ? sherman_blob_free_co(walk->self, blob)
                                        : sherman_blob_read_co(walk->self, blob, NULL, 0, &size);
+        if (status == PANDO_STALE && walk->freeing)
+            continue; /* freed by an earlier try */
+        if (status == PANDO_STALE)
+            status = wrong(walk, header->address, "a blob that is not there");
         if (status != PANDO_OK)
-            return wrong(walk, header->address, "a blob that is not there");
+            return status;
         walk->census->bytes += sherman_blob_bytes(size);
     }
     walk->census->pairs += count;
@@ -87,6 +106,11 @@ static enum pando_status visit_co(struct walk *walk, fabric_address address, int
     struct node_header header;
 
     enum pando_status status = sherman_read_co(self, address, scratch->node, &header);
+    if (walk->freeing && (status == PANDO_STALE || (status == PANDO_OK && header.dead))) {
+        /* Freed by an earlier try, after all that hung on it; or by whoever merged it. */
+        scratch_give(self, scratch);
+        return PANDO_OK;
+    }
     if (status == PANDO_STALE)
         status = wrong(walk, address, "no valid node here");
     if (status == PANDO_OK && (header.dead || (level >= 0 && header.level != level)))
@@ -139,9 +163,8 @@ enum pando_status sherman_drop_co(struct engine_table *base, struct pool_session
 {
     struct engine *engine;
     struct engine_census census = {0};
-    struct pool_entry entry;
     struct sherman_table *table = container_of(base, struct sherman_table, base);
-    char error[128];
+    char error[128] = "";
     enum pando_status status = base->ops->attach_co(base, session, &engine);
     if (status != PANDO_OK)
         return status;
@@ -150,16 +173,13 @@ enum pando_status sherman_drop_co(struct engine_table *base, struct pool_session
                         .error = error,
                         .error_bytes = sizeof(error),
                         .freeing = true};
-    struct fabric_op read;
-    uint64_t offset = fabric_window_first(pool_fabric(table->pool)) + POOL_DIRECTORY +
-                      (uint64_t)table->slot * POOL_ENTRY_BYTES;
-    read = fabric_read(offset, &entry, sizeof(entry));
-    status = pool_submit_co(session, 0, &read, 1);
+    status = walk_co(&walk);
+    if (status == PANDO_NOT_FOUND)
+        status = PANDO_OK; /* no root: whoever created it died before it had one */
+    if (status == PANDO_CORRUPT)
+        log_error("cannot free a table", log_u64("table", table->id), log_text("why", error));
     if (status == PANDO_OK)
-        status = walk_co(&walk);
-    entry.name[POOL_NAME_MAX - 1] = '\0';
-    if (status == PANDO_OK)
-        status = pool_table_drop_co(session, entry.name);
+        status = pool_table_remove_co(session, table->slot, table->id);
     base->ops->detach_co(engine);
     return status;
 }

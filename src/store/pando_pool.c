@@ -1,0 +1,220 @@
+/*
+ * pando_pool.c - opening and closing a pool, and the thread that keeps the process its member.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/pando_int.h"
+
+const char *pando_version(void)
+{
+    return PANDO_RELEASE;
+}
+
+void pando_free(void *memory)
+{
+    free(memory);
+}
+
+enum pando_status pool_usable(const struct pando_pool *pool)
+{
+    return pool == NULL || pool->forks != rt_forks() || rt_loop_self() != NULL ? PANDO_INVALID
+                                                                               : PANDO_OK;
+}
+
+/* ---- the member's thread --------------------------------------------------------------------- */
+
+/* Lies on the opener's stack until the pool is open, or is not. */
+struct opening {
+    struct pando_pool *pool;
+    const struct pando_options *options;
+    struct rt_countdown done;
+    enum pando_status status;
+    char *error;
+    size_t error_bytes;
+};
+
+static void member_main(void *arg)
+{
+    struct opening *opening = arg;
+    struct pando_pool *pool = opening->pool;
+    struct store_options options = {
+        .env = pool->env,
+        .fabric = env_fabric(pool->env),
+        .name = opening->options->name == NULL ? "libpando" : opening->options->name,
+        .cache_bytes = opening->options->cache_bytes,
+    };
+    pool->main_task = rt_task_self();
+    enum pando_status status =
+        store_open_co(&options, &pool->store, opening->error, opening->error_bytes);
+    opening->status = status;
+    rt_countdown_done(&opening->done); /* and `opening` is gone */
+    if (status != PANDO_OK)
+        return;
+    while (!atomic_load(&pool->closing))
+        (void)rt_park_co(RT_NEVER);
+    store_close_co(pool->store);
+}
+
+/* On a task of the opener's, which waits here. */
+static void open_task(void *arg)
+{
+    struct opening *opening = arg;
+    struct pando_pool *pool = opening->pool;
+    rt_countdown_init(&opening->done, 1);
+    enum pando_status status = rt_thread_start("pando", member_main, opening, &pool->thread);
+    if (status != PANDO_OK) {
+        pool->thread = NULL;
+        opening->status = status;
+        snprintf(opening->error, opening->error_bytes, "cannot start a thread");
+        return;
+    }
+    rt_countdown_wait_co(&opening->done);
+}
+
+static enum pando_status member_start(struct opening *opening)
+{
+    struct pando_pool *pool = opening->pool;
+    struct rt_loop *loop = rt_loop_create();
+    if (loop == NULL || rt_loop_call(loop, open_task, opening) != PANDO_OK) {
+        if (loop != NULL)
+            rt_loop_destroy(loop);
+        snprintf(opening->error, opening->error_bytes, "out of memory or file descriptors");
+        return PANDO_NO_MEMORY;
+    }
+    rt_loop_destroy(loop);
+    if (opening->status != PANDO_OK && pool->thread != NULL)
+        rt_thread_join(pool->thread);
+    return opening->status;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static enum pando_status world_open(struct pando_pool *pool, const struct pando_options *options,
+                                    char *error, size_t error_bytes)
+{
+    struct env_options env = {
+        .uri = options->uri,
+        .secret_file = options->secret_file,
+        .verbs = options->verbs,
+        .tls = options->tls != 0,
+        .tls_ca = options->tls_ca,
+        .tls_cert = options->tls_cert,
+        .tls_key = options->tls_key,
+    };
+    if (strncmp(options->uri, "sim:", 4) == 0) {
+        snprintf(
+            error, error_bytes,
+            "a simulated pool has no real memory; use embedded:SIZE, shm:NAME, tcp:HOST:PORT or "
+            "verbs:HOST:PORT");
+        return PANDO_INVALID;
+    }
+    return env_open(&env, &pool->env, error, error_bytes);
+}
+
+static void pool_free(struct pando_pool *pool)
+{
+    if (pool->contexts != NULL)
+        rt_local_destroy(pool->contexts);
+    if (pool->env != NULL)
+        env_close(pool->env);
+    free(pool);
+}
+
+static enum pando_status open_checked(const struct pando_options *options, struct pando_pool **out,
+                                      char *error, size_t error_bytes)
+{
+    struct pando_pool *pool = calloc(1, sizeof(*pool));
+    if (pool == NULL) {
+        snprintf(error, error_bytes, "out of memory");
+        return PANDO_NO_MEMORY;
+    }
+    list_init(&pool->context_list);
+    pool->contexts = rt_local_create(contexts_destroy);
+    pool->forks = rt_forks();
+    struct opening opening = {
+        .pool = pool, .options = options, .error = error, .error_bytes = error_bytes};
+    enum pando_status status = pool->contexts == NULL ? PANDO_NO_MEMORY : PANDO_OK;
+    if (status == PANDO_OK)
+        status = world_open(pool, options, error, error_bytes);
+    if (status == PANDO_OK)
+        status = member_start(&opening);
+    if (status != PANDO_OK) {
+        pool_free(pool);
+        return status;
+    }
+    error[0] = '\0';
+    *out = pool;
+    return PANDO_OK;
+}
+
+enum pando_status pando_open(const struct pando_options *given, struct pando_pool **out,
+                             char *error, size_t error_bytes)
+{
+    struct pando_options options = {0};
+    char unwanted[256];
+    if (error == NULL || error_bytes == 0) {
+        error = unwanted;
+        error_bytes = sizeof(unwanted);
+    }
+    error[0] = '\0';
+    if (given == NULL || out == NULL || given->size < offsetof(struct pando_options, secret_file) ||
+        rt_loop_self() != NULL) {
+        snprintf(error, error_bytes,
+                 "options without their size, no options, or called from inside "
+                 "a callback; see pando.h");
+        return PANDO_INVALID;
+    }
+    STRUCT_TAKEN(options, given);
+    if (options.uri == NULL) {
+        snprintf(error, error_bytes, "no pool was named; set uri, for example to embedded:256M");
+        return PANDO_INVALID;
+    }
+    return open_checked(&options, out, error, error_bytes);
+}
+
+/* ---- closing --------------------------------------------------------------------------------- */
+
+static bool in_use(struct pando_pool *pool)
+{
+    rt_latch_lock(&pool->latch);
+    bool used = pool->iterators > 0 || pool->queues > 0;
+    for (unsigned i = 0; i < PANDO_TABLES_MAX; i++)
+        used |= pool->tables[i] != NULL;
+    list_for_each (link, &pool->context_list)
+        used |= atomic_load(&container_of(link, struct context, link)->inside);
+    rt_latch_unlock(&pool->latch);
+    return used;
+}
+
+enum pando_status pando_close(struct pando_pool *pool)
+{
+    if (pool == NULL)
+        return PANDO_OK;
+    enum pando_status status = pool_usable(pool);
+    if (status != PANDO_OK)
+        return status;
+    if (in_use(pool))
+        return PANDO_BUSY;
+    /* The contexts first: the store is closed without threads. */
+    rt_local_destroy(pool->contexts);
+    pool->contexts = NULL;
+    atomic_store(&pool->closing, true);
+    rt_unpark(pool->main_task);
+    rt_thread_join(pool->thread);
+    pool_free(pool);
+    return PANDO_OK;
+}
+
+/* ---- what happened --------------------------------------------------------------------------- */
+
+const char *pando_error_text(const struct pando_pool *pool)
+{
+    if (pool == NULL)
+        return "no pool";
+    if (pool->forks != rt_forks())
+        return "this pool was opened before a fork(); open it again in the child";
+    struct context *context = context_of_thread(pool);
+    return context == NULL ? "" : failure_text(&context->failure);
+}

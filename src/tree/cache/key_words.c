@@ -1,0 +1,63 @@
+#include "tree/cache/key_words.h"
+
+#include <string.h>
+
+#include "tree/node/search.h"
+
+uint64_t key_word(struct slice key, uint32_t skip)
+{
+    uint64_t word = 0;
+    if (key.size >= (size_t)skip + 8)
+        memcpy(&word, (const uint8_t *)key.data + skip, 8);
+    else if (key.size > skip)
+        memcpy(&word, (const uint8_t *)key.data + skip, key.size - skip);
+    return __builtin_bswap64(word);
+}
+
+uint32_t key_words_common(struct slice first, struct slice last)
+{
+    const uint8_t *a = first.data, *b = last.data;
+    uint32_t common = 0;
+    while (common < KEY_WORDS_SKIP_MAX && common < first.size && common < last.size &&
+           a[common] == b[common])
+        common++;
+    return common;
+}
+
+/* Among [from, to), whose words are the key's. */
+static uint32_t among_equals(const struct key_words *words, struct slice key, bool before,
+                             uint32_t from, uint32_t to)
+{
+    while (from < to) {
+        uint32_t middle = (from + to) / 2;
+        int order = slice_compare(words->key_at(words->context, middle), key);
+        if (before ? order < 0 : order <= 0)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
+
+uint32_t key_words_to(const struct key_words *words, struct slice key, bool before)
+{
+    if (words->skip > 0) {
+        size_t size = key.size < words->skip ? key.size : words->skip;
+        int order = size == 0 ? 0 : memcmp(key.data, words->common, size);
+        if (order < 0 || (order == 0 && size < words->skip))
+            return 0;
+        if (order > 0)
+            return words->count;
+    }
+    uint64_t word = key_word(key, words->skip);
+    uint32_t from = search_below(words->words, words->count, word), to = from;
+    while (to < words->count && words->words[to] == word)
+        to++;
+    if (from == to)
+        return from;
+    if (words->key_size != 0) { /* the zeroes behind a shorter one were not its own */
+        bool count_them = key.size == words->key_size ? !before : key.size > words->key_size;
+        return count_them ? to : from;
+    }
+    return among_equals(words, key, before, from, to);
+}

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# A client on tcp is stopped for several leases, again and again, while another works: it is declared dead and
+# recovered. When it goes on it joins again by itself; FENCED never comes out, and what either of them was
+# told is stored is there.
+source "$(dirname "$0")/lib.sh"
+CLIENT=$(dirname "$PANDO")/tests/cluster_store_client
+[[ -x $CLIENT ]] || { echo "SKIP: $CLIENT is not built"; exit 77; }
+
+POOL=tcp:
+for node in 0 1; do
+    start_memory "memory$node" --listen 127.0.0.1:0 --node "$node" --size 256M --secret-file "$SECRET"
+    POOL+=$ADDRESS,
+done
+POOL=${POOL%,}
+
+"$CLIENT" "$POOL" "$SECRET" create test || fail "cannot create the table"
+STORE_CLIENT_LOG=1 start even "$CLIENT" "$POOL" "$SECRET" write test 0 2
+EVEN=$PID
+start odd "$CLIENT" "$POOL" "$SECRET" write test 1 2
+ODD=$PID
+sleep 1
+STOPS=(4 3 11) # seconds; the last is longer than a hung thread may take
+for seconds in "${STOPS[@]}"; do
+    kill -STOP "$EVEN"
+    sleep "$seconds"
+    BEFORE=$(wc -l < "$DIR/even.out")
+    kill -CONT "$EVEN"
+    sleep 4
+    kill -0 "$EVEN" 2>/dev/null || fail "the stopped client ended: $(tail -n 20 "$DIR/even.err")"
+    AFTER=$(wc -l < "$DIR/even.out")
+    [[ $AFTER -gt $((BEFORE + 500)) ]] ||
+        fail "the stopped client does not go on: $BEFORE lines, then $AFTER; $(tail -n 3 "$DIR/even.err")"
+done
+kill -0 "$ODD" 2>/dev/null || fail "the other client stopped: $(tail -n 1 "$DIR/odd.err")"
+REJOINED=$(grep -c 'joined the pool again' "$DIR/even.err" || true)
+[[ $REJOINED -ge ${#STOPS[@]} ]] || fail "declared dead only $REJOINED times of ${#STOPS[@]}"
+kill -KILL "$EVEN" "$ODD"
+wait "$EVEN" "$ODD" 2>/dev/null || true
+
+# The last line of a killed process may be cut off.
+sed '$d' "$DIR/even.out" > "$DIR/all"
+sed '$d' "$DIR/odd.out" >> "$DIR/all"
+UNKNOWN=$(grep -c '^?' "$DIR/all" || true)
+grep -v '^?' "$DIR/all" | "$CLIENT" "$POOL" "$SECRET" verify test > "$DIR/verify.out" ||
+    fail "acknowledged writes are lost"
+echo "$(cat "$DIR/verify.out"); joined again $REJOINED times, $UNKNOWN puts of unknown outcome"
