@@ -17,7 +17,7 @@
 enum { PROCESSES_MAX = 4, PATH_BYTES = 64, URI_BYTES = 512, SECONDS = 300 };
 
 static const uint64_t WINDOW_BYTES = 512 << 20;
-static const uint64_t PINNED_BYTES = 192 << 20; /* where all of it has to be there at once */
+static const uint64_t PINNED_BYTES = 128 << 20; /* where all of it has to be there at once */
 
 struct memory_processes {
     const char *fabric;

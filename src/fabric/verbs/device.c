@@ -18,7 +18,7 @@
 
 enum {
     SOFT_ROCE_VENDOR = 0xffffff,
-    QUEUE_MIN = FABRIC_LIST_OPS_MAX + 16, /* a longest list and some packets */
+    QUEUE_MIN = 2 * FABRIC_LIST_OPS_MAX + 16, /* two longest lists and some packets */
 };
 
 static const size_t HUGE_BYTES = 2 * 1024 * 1024;
@@ -163,7 +163,6 @@ static enum pando_status open_limits(struct device *device, struct report report
                     device->name, basic->max_qp_wr, (int)QUEUE_MIN);
     device->atomics_out = at_most(basic->max_qp_init_rd_atom, DEVICE_ATOMICS_MAX);
     device->atomics_in = at_most(basic->max_qp_rd_atom, DEVICE_ATOMICS_MAX);
-    device->queue_max = (uint32_t)basic->max_qp_wr;
     device->chip_bytes = attributes.max_dm_size;
     /* Soft-RoCE's responder finishes one request before it looks at the next: read in its source.
      * Nobody promises as much of any card. */

@@ -46,7 +46,6 @@ struct device {
     union ibv_gid gid;
     uint8_t gid_index;
     uint8_t atomics_out, atomics_in; /* it can have in flight, and serve, on a queue pair */
-    uint32_t queue_max;              /* work requests in a send queue */
     uint64_t chip_bytes;             /* memory of its own that can be had */
     bool ordered;     /* it never begins a READ while an atomic before it is running */
     atomic_bool gone; /* removed, or fatally wrong */
