@@ -14,7 +14,8 @@ import subprocess
 HERE = pathlib.Path(__file__).resolve().parent
 MODULES = ["ib_core", "ib_uverbs", "rdma_rxe", "crc32_generic", "veth", "bridge", "dummy", "virtio_pci", "virtio_net",
            "sch_netem"]
-TOOLS = ["qemu-system-x86_64", "busybox", "cpio", "ip", "rdma", "bridge", "tc", "dash", "dpkg-deb", "apt-get", "strip", "ldd"]
+TOOLS = ["qemu-system-x86_64", "busybox", "cpio", "ip", "rdma", "bridge", "tc", "dash", "dpkg-deb", "apt-get",
+         "apt-cache", "strip", "ldd"]
 PROGRAMS = ["pando", "tests/conformance_fabric", "tests/conformance_engine"]
 
 
@@ -37,7 +38,9 @@ def run(*command, **options):
 # --- the kernel ---
 
 def kernel_package():
-    found = re.search(r"Depends: (linux-image-\S+)", run("apt-cache", "depends", "linux-image-amd64").decode())
+    text = subprocess.run(["apt-cache", "depends", "linux-image-amd64"], stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, check=False).stdout.decode()
+    found = re.search(r"Depends: (linux-image-\S+)", text)
     if not found:
         raise Unavailable("apt knows no linux-image-amd64")
     return found[1]
@@ -100,7 +103,8 @@ def fetch_kernel(work):
     try:
         run("apt-get", "download", package, cwd=work)
     except subprocess.CalledProcessError as error:
-        raise Unavailable(f"cannot download {package}: {error.stderr.decode().strip().splitlines()[-1:]}") from error
+        why = (error.stderr.decode().strip() or "apt-get download failed").splitlines()[-1]
+        raise Unavailable(f"cannot download {package}: {why}") from error
     package_file = next(work.glob(f"{package}_*.deb"))
     unpacked = work / "kernel"
     shutil.rmtree(unpacked, ignore_errors=True)
