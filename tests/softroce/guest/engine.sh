@@ -8,6 +8,14 @@ acknowledged() {
     sed '$d' /tmp/written | wc -l # the last line of a killed process may be cut off
 }
 
+# Until so many puts were acknowledged, or half a minute has passed.
+wait_for_puts() {
+    for i in $(seq 300); do
+        [ "$(acknowledged)" -gt "$1" ] && return
+        sleep 0.1
+    done
+}
+
 check_kept() {
     softroce_kv $pool /tmp/secret check "$(acknowledged)"
 }
@@ -19,7 +27,7 @@ check "get and scan" softroce_kv $pool /tmp/secret check 100
 
 softroce_kv $pool /tmp/secret write 0 >/tmp/written &
 client=$!
-sleep 1.5
+wait_for_puts 500
 kill -9 $client
 wait $client
 echo "client killed after $(acknowledged) puts"
@@ -27,17 +35,14 @@ check "get and scan after kill -9 of the client" check_kept
 
 softroce_kv $pool /tmp/secret write 0 >/tmp/written 2>/tmp/writer.err &
 client=$!
-sleep 1.5
+wait_for_puts 500
 kill -9 "$memory"
 wait "$memory"
 before=$(acknowledged)
 echo "memory node killed after $before puts"
 sleep 0.5
 start_memory 127.0.0.1:7000 rxe0 --size 64M --shm softroce || failed=1
-for i in $(seq 100); do
-    [ "$(acknowledged)" -gt $((before + 50)) ] && break
-    sleep 0.1
-done
+wait_for_puts $((before + 50))
 kill -9 $client
 wait $client
 echo "client reconnected, $(acknowledged) puts; it had seen: $(cut -d: -f2 /tmp/writer.err | sort | uniq -c | tr '\n' ';')"
