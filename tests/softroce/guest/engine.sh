@@ -25,6 +25,7 @@ start_memory 127.0.0.1:7000 rxe0 --size 64M --shm softroce || exit 1
 check put softroce_kv $pool /tmp/secret write 100
 check "get and scan" softroce_kv $pool /tmp/secret check 100
 
+: >/tmp/written
 softroce_kv $pool /tmp/secret write 0 >/tmp/written &
 client=$!
 wait_for_puts 500
@@ -33,6 +34,7 @@ wait $client
 echo "client killed after $(acknowledged) puts"
 check "get and scan after kill -9 of the client" check_kept
 
+: >/tmp/written
 softroce_kv $pool /tmp/secret write 0 >/tmp/written 2>/tmp/writer.err &
 client=$!
 wait_for_puts 500

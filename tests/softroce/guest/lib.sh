@@ -72,6 +72,7 @@ start_memory() {
     address=$1
     device=$2
     shift 2
+    : >/tmp/memory.out # not what the last one said
     pando memory --listen "$address" --verbs "$device" --secret-file /tmp/secret "$@" >/tmp/memory.out 2>/tmp/memory.err &
     memory=$!
     for i in $(seq 200); do
