@@ -56,7 +56,7 @@ bool cmd_write_json(const char *command, struct json *json, const char *path);
 /* Options of every command that uses a pool: a member `pool` of the settings. */
 struct cmd_pool {
     const char *uri;
-    const char *secret_file;
+    const char *secret_file, *verbs;
     const char *tls_ca, *tls_cert, *tls_key;
     const char *log_level;
 };
@@ -82,14 +82,20 @@ struct cmd_pool {
 #define CMD_POOL_OPTIONS_IF(settings, needed)                                                      \
     {.name = "pool",                                                                               \
      .metavar = "URI",                                                                             \
-     .help = "The pool: embedded:SIZE, shm:NAME[,NAME...], tcp:HOST:PORT[,HOST:PORT...] or "       \
-             "sim:nic=cx5,compute=8,memory=8,seed=1.",                                             \
+     .help = "The pool: embedded:SIZE, shm:NAME[,NAME...], tcp:HOST:PORT[,HOST:PORT...], "         \
+             "verbs:HOST:PORT[,HOST:PORT...] or sim:nic=cx5,compute=8,memory=8,seed=1.",           \
      .required = needed,                                                                           \
      CONFIG_TEXT_INTO(settings, pool.uri)},                                                        \
         {.name = "secret-file",                                                                    \
          .metavar = "FILE",                                                                        \
-         .help = "tcp: the secret that the memory nodes have too; readable by its owner only.",    \
+         .help = "tcp, verbs: the secret that the memory nodes have too; readable by its owner "   \
+                 "only.",                                                                          \
          CONFIG_TEXT_INTO(settings, pool.secret_file)},                                            \
+        {.name = "verbs",                                                                          \
+         .metavar = "DEVICE",                                                                      \
+         .help = "verbs: the RDMA device, NAME, NAME/PORT or either with ,gid=INDEX; the first "   \
+                 "active one if this is not given.",                                               \
+         CONFIG_TEXT_INTO(settings, pool.verbs)},                                                  \
         {.name = "tls-ca",                                                                         \
          .metavar = "FILE",                                                                        \
          .help = "tcp: use TLS 1.3 and trust certificates that this authority signed (PEM).",      \

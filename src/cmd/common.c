@@ -125,6 +125,7 @@ struct env *cmd_pool_open(const char *command, const struct cmd_pool *pool, int 
     struct env_options options = {
         .uri = pool->uri,
         .secret_file = pool->secret_file,
+        .verbs = pool->verbs,
         .tls = pool->tls_ca != NULL,
         .tls_ca = pool->tls_ca,
         .tls_cert = pool->tls_cert,
@@ -168,6 +169,13 @@ void cmd_explain_connect(const struct env *env, unsigned node, enum pando_status
     case PANDO_INVALID:
         advice = "another node than this answers there; list the memory nodes in the order of "
                  "their --node";
+        break;
+    case PANDO_IO:
+    case PANDO_UNSUPPORTED:
+        advice = strcmp(env_kind(env), "verbs") == 0
+                     ? "the two RDMA devices cannot reach each other, or one is gone; choose with "
+                       "--verbs, and see the log (--log-level warn) of both sides"
+                     : pando_status_text(status);
         break;
     case PANDO_VERSION:
         advice = "it speaks another version; use programs of one release";

@@ -13,13 +13,14 @@
 #include "cmd/memory_metrics.h"
 #include "fabric/shm/shm.h"
 #include "fabric/tcp/tcp.h"
+#include "fabric/verbs/verbs.h"
 #include "pool/memnode.h"
 
 enum { NODE_MAX = 0x7fff, THREADS_MAX = 16, ERROR_BYTES = 512 };
 
 struct settings {
     const char *listen, *advertise;
-    const char *shm;
+    const char *shm, *verbs;
     uint64_t size, node, threads;
     const char *secret_file, *tls_cert, *tls_key, *tls_ca;
     const char *log_level, *metrics;
@@ -39,6 +40,11 @@ static const struct config_option options[] = {
      .help = "Keep the memory under this name (or path), over restarts. Without --listen, serve "
              "processes of this machine that map it.",
      CONFIG_TEXT_INTO(struct settings, shm)},
+    {.name = "verbs",
+     .metavar = "DEVICE",
+     .help = "Serve over RDMA with this device: NAME, NAME/PORT or either with ,gid=INDEX. Clients "
+             "set it up over --listen. All of the memory is pinned.",
+     CONFIG_TEXT_INTO(struct settings, verbs)},
     {.name = "size",
      .metavar = "SIZE",
      .help = "Memory to offer.",
@@ -125,6 +131,9 @@ static int check(const struct settings *settings)
         return cmd_usage("memory", "--tls-cert and --tls-key belong together; give both");
     if (settings->tls_ca != NULL && settings->tls_cert == NULL)
         return cmd_usage("memory", "--tls-ca needs --tls-cert and --tls-key; give all three");
+    if (settings->listen == NULL && settings->verbs != NULL)
+        return cmd_usage("memory",
+                         "--verbs: clients set RDMA up over a socket; add --listen HOST:PORT");
     if (settings->listen == NULL && (settings->secret_file != NULL || settings->tls_cert != NULL))
         return cmd_usage("memory", "--secret-file and --tls-* are for TCP; add --listen HOST:PORT");
     return check_size(settings);
@@ -188,6 +197,27 @@ static enum pando_status open_fabric(struct node *node)
         };
         return fabric_shm_open(&shm, &node->fabric, node->error, sizeof(node->error));
     }
+    struct fabric_tls tls = {.enabled = settings->tls_cert != NULL,
+                             .cert_file = settings->tls_cert,
+                             .key_file = settings->tls_key,
+                             .ca_file = settings->tls_ca};
+    const char *path = node->path[0] == '\0' ? NULL : node->path;
+    if (settings->verbs != NULL) {
+        struct fabric_verbs_options verbs = {
+            .node = (uint16_t)settings->node,
+            .target = FABRIC_MEMORY,
+            .device = settings->verbs,
+            .listen = settings->listen,
+            .advertise = settings->advertise,
+            .threads = (unsigned)settings->threads,
+            .secret_file = settings->secret_file,
+            .tls = tls,
+            .window_path = path,
+            .host_bytes = bytes,
+            .device_bytes = MEMNODE_DEVICE_BYTES,
+        };
+        return fabric_verbs_open(&verbs, &node->fabric, node->error, sizeof(node->error));
+    }
     struct fabric_tcp_options tcp = {
         .node = (uint16_t)settings->node,
         .target = FABRIC_MEMORY,
@@ -195,11 +225,8 @@ static enum pando_status open_fabric(struct node *node)
         .advertise = settings->advertise,
         .threads = (unsigned)settings->threads,
         .secret_file = settings->secret_file,
-        .tls = {.enabled = settings->tls_cert != NULL,
-                .cert_file = settings->tls_cert,
-                .key_file = settings->tls_key,
-                .ca_file = settings->tls_ca},
-        .window_path = node->path[0] == '\0' ? NULL : node->path,
+        .tls = tls,
+        .window_path = path,
         .host_bytes = bytes,
         .device_bytes = MEMNODE_DEVICE_BYTES,
     };
@@ -208,25 +235,42 @@ static enum pando_status open_fabric(struct node *node)
 
 static enum pando_status start_fabric(struct node *node)
 {
-    enum pando_status status = node->settings->listen == NULL ? fabric_shm_start(node->fabric)
-                                                              : fabric_tcp_start(node->fabric);
+    const struct settings *settings = node->settings;
+    enum pando_status status = settings->listen == NULL  ? fabric_shm_start(node->fabric)
+                               : settings->verbs != NULL ? fabric_verbs_start(node->fabric)
+                                                         : fabric_tcp_start(node->fabric);
     if (status != PANDO_OK)
         snprintf(node->error, sizeof(node->error), "%s: cannot start to serve: %s",
                  fabric_location(node->fabric), pando_status_text(status));
     return status;
 }
 
+static memory_served_fn served_of(const struct node *node)
+{
+    if (node->settings->verbs != NULL)
+        return NULL;
+    return node->settings->listen != NULL ? fabric_tcp_served : fabric_shm_served;
+}
+
 static void print_ready(const struct node *node)
 {
     char size[FORMAT_SIZE_MAX];
-    bool tcp = node->settings->listen != NULL;
-    bool reused = tcp ? fabric_tcp_reused(node->fabric) : fabric_shm_reused(node->fabric);
+    bool listens = node->settings->listen != NULL, verbs = node->settings->verbs != NULL;
+    bool reused = verbs     ? fabric_verbs_reused(node->fabric)
+                  : listens ? fabric_tcp_reused(node->fabric)
+                            : fabric_shm_reused(node->fabric);
 
     format_size(size, sizeof(size), fabric_window_bytes(node->fabric));
     printf("pando memory: node %llu ready at %s:%s, %s", (unsigned long long)node->settings->node,
-           tcp ? "tcp" : "shm", fabric_location(node->fabric), size);
+           verbs     ? "verbs"
+           : listens ? "tcp"
+                     : "shm",
+           fabric_location(node->fabric), size);
     if (node->path[0] != '\0')
         printf(" in %s, %s", node->path, reused ? "contents kept" : "new");
+    if (verbs)
+        printf(", %s, lock table %s", fabric_verbs_device(node->fabric),
+               fabric_verbs_on_chip(node->fabric) ? "on the card" : "in host memory");
     if (node->metrics != NULL)
         printf(", metrics at %s", memory_metrics_address(node->metrics));
     printf("\n");
@@ -272,9 +316,9 @@ static int serve(struct node *node)
     if (status == PANDO_OK)
         status = start_fabric(node);
     if (status == PANDO_OK && node->settings->metrics != NULL)
-        status = memory_metrics_start(node->settings->metrics, node->fabric,
-                                      node->settings->listen != NULL, node->memnode, &node->metrics,
-                                      node->error, sizeof(node->error));
+        status =
+            memory_metrics_start(node->settings->metrics, node->fabric, served_of(node),
+                                 node->memnode, &node->metrics, node->error, sizeof(node->error));
     if (status == PANDO_OK) {
         print_ready(node);
         while (sigwait(&signals, &got) != 0)

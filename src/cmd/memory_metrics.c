@@ -10,7 +10,7 @@
 
 struct memory_metrics {
     struct fabric *fabric;
-    bool tcp;
+    memory_served_fn served; /* may be NULL */
     struct memnode *memnode;
     struct http *http;
     struct rt_thread *thread;
@@ -32,13 +32,10 @@ static void put_served(const struct memory_metrics *self, struct metrics *out)
     struct fabric_served served;
     struct memnode_calls calls;
     char labels[64];
-    if (self->tcp)
-        fabric_tcp_served(self->fabric, &served);
-    else
-        fabric_shm_served(self->fabric, &served);
-    metrics_one(out, "pando_memory_connections", METRICS_GAUGE, "Endpoints connected to this node.",
-                served.connections);
-    if (self->tcp) {
+    if (self->served != NULL) {
+        self->served(self->fabric, &served);
+        metrics_one(out, "pando_memory_connections", METRICS_GAUGE,
+                    "Endpoints connected to this node.", served.connections);
         metrics_one(out, "pando_memory_lists_total", METRICS_COUNTER,
                     "Lists of operations executed for others.", served.lists);
         metrics_one(out, "pando_memory_operations_total", METRICS_COUNTER, "Operations in them.",
@@ -89,15 +86,15 @@ static void thread_main(void *arg)
     http_stop_co(self->http);
 }
 
-enum pando_status memory_metrics_start(const char *listen, struct fabric *fabric, bool tcp,
-                                       struct memnode *memnode, struct memory_metrics **out,
-                                       char *error, size_t error_bytes)
+enum pando_status memory_metrics_start(const char *listen, struct fabric *fabric,
+                                       memory_served_fn served, struct memnode *memnode,
+                                       struct memory_metrics **out, char *error, size_t error_bytes)
 {
     struct memory_metrics *self = calloc(1, sizeof(*self));
     if (self == NULL)
         return PANDO_NO_MEMORY;
     self->fabric = fabric;
-    self->tcp = tcp;
+    self->served = served;
     self->memnode = memnode;
     rt_waitq_init(&self->stop);
     enum pando_status status = http_open(listen, content_co, self, &self->http, error, error_bytes);

@@ -9,9 +9,13 @@
 
 struct memory_metrics;
 
+/* What the node's fabric has done for others; NULL where its card does it. */
+typedef void (*memory_served_fn)(const struct fabric *fabric, struct fabric_served *out);
+
 /* Errors as one line for a person. Not from a task. */
 PANDO_MUST_CHECK enum pando_status memory_metrics_start(const char *listen, struct fabric *fabric,
-                                                        bool tcp, struct memnode *memnode,
+                                                        memory_served_fn served,
+                                                        struct memnode *memnode,
                                                         struct memory_metrics **out, char *error,
                                                         size_t error_bytes);
 const char *memory_metrics_address(const struct memory_metrics *metrics);

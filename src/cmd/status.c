@@ -8,6 +8,7 @@
 
 #include "cmd/cmd.h"
 #include "cmd/status_pool.h"
+#include "fabric/verbs/verbs.h"
 
 enum { PROBES = 200, PROBE_BYTES = 64 };
 
@@ -38,6 +39,7 @@ static const struct config_command command = {
 struct node_status {
     enum pando_status status; /* of connecting and reading */
     struct cmd_window window;
+    bool on_chip; /* its lock table, as far as is known */
     uint64_t read_p50_ns;
 };
 
@@ -71,12 +73,15 @@ static enum pando_status read_latency_co(struct fabric_endpoint *endpoint, uint6
     return status;
 }
 
-static void node_status_co(struct fabric *fabric, unsigned number, struct node_status *node)
+static void node_status_co(struct env *env, struct fabric *fabric, unsigned number,
+                           struct node_status *node)
 {
     struct fabric_endpoint *endpoint;
     node->status = fabric_connect_co(fabric, (uint16_t)number, &endpoint);
     if (node->status != PANDO_OK)
         return;
+    node->on_chip = strcmp(env_kind(env), "verbs") == 0 ? fabric_verbs_peer_on_chip(endpoint)
+                                                        : env_simulated(env);
     node->status = cmd_window_co(endpoint, &node->window);
     if (node->status == PANDO_OK)
         node->status = read_latency_co(endpoint, node->window.first, &node->read_p50_ns);
@@ -90,7 +95,7 @@ static void status_main_co(void *context, const struct env_place *place)
         return;
     bool all = true;
     for (unsigned i = 0; i < status->nodes; i++) {
-        node_status_co(place->fabric, i, &status->node[i]);
+        node_status_co(place->env, place->fabric, i, &status->node[i]);
         all = all && status->node[i].status == PANDO_OK;
     }
     if (all)
@@ -109,10 +114,11 @@ static void print_node(const struct status *status, unsigned number, FILE *out)
         cmd_error("status", "%s", text);
         return;
     }
-    fprintf(out, "node %-3u %s at %s: %s, on-chip %s, READ of %d B %.2f us%s\n", number,
+    fprintf(out, "node %-3u %s at %s: %s, lock table %s %s, READ of %d B %.2f us%s\n", number,
             env_kind(status->env), env_memory_place(status->env, number),
             format_size(host, sizeof(host), node->window.host_bytes),
-            format_size(device, sizeof(device), node->window.device_bytes), PROBE_BYTES,
+            format_size(device, sizeof(device), node->window.device_bytes),
+            node->on_chip ? "on the card" : "in host memory", PROBE_BYTES,
             (double)node->read_p50_ns / 1000, env_simulated(status->env) ? " (simulated)" : "");
 }
 
@@ -131,6 +137,8 @@ static void json_node(struct json *json, const struct status *status, unsigned n
         json_u64(json, node->window.host_bytes);
         json_key(json, "device_bytes");
         json_u64(json, node->window.device_bytes);
+        json_key(json, "device_on_chip");
+        json_bool(json, node->on_chip);
         json_key(json, "read_p50_ns");
         json_u64(json, node->read_p50_ns);
     }

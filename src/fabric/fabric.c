@@ -215,6 +215,11 @@ uint64_t fabric_device_bytes(const struct fabric *fabric)
     return fabric->device_bytes;
 }
 
+bool fabric_device_lost(const struct fabric *fabric)
+{
+    return fabric->device_lost;
+}
+
 uint64_t fabric_window_first(const struct fabric *fabric)
 {
     (void)fabric;

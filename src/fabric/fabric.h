@@ -222,6 +222,9 @@ uint16_t fabric_self(const struct fabric *fabric);
 uint64_t fabric_window_bytes(const struct fabric *fabric);
 uint64_t fabric_device_bytes(const struct fabric *fabric);
 
+/* The window has kept its contents over a restart, but the on-chip part is empty again. */
+bool fabric_device_lost(const struct fabric *fabric);
+
 /* First byte of the window that is not the fabric's own. */
 uint64_t fabric_window_first(const struct fabric *fabric);
 

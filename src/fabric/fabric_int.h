@@ -36,6 +36,7 @@ struct fabric {
     const struct window *window; /* NULL: it has none */
     uint64_t window_bytes;
     uint64_t device_bytes;
+    bool device_lost; /* the window was kept, its device part was not */
     char location[FABRIC_LOCATION_MAX];
     _Atomic uint32_t identity; /* incarnation << 16 | member */
     fabric_handler handler;

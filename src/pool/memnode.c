@@ -95,6 +95,15 @@ static enum pando_status open_superblock(struct memnode *memnode, char *error, s
         memnode->super.magic != POOL_MAGIC ? format(memnode) : check(memnode, error, error_bytes);
     if (status != PANDO_OK)
         return status;
+    /* Whoever held a lock finds out by this that it holds it no more. */
+    if (fabric_device_lost(memnode->fabric)) {
+        memnode->super.locks_life++;
+        status = memnode_word_write(memnode,
+                                    memnode->first + offsetof(struct pool_superblock, locks_life),
+                                    memnode->super.locks_life);
+        if (status != PANDO_OK)
+            return status;
+    }
     memnode->super.starts++;
     return memnode_word_write(memnode, memnode->first + offsetof(struct pool_superblock, starts),
                               memnode->super.starts);

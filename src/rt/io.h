@@ -29,6 +29,9 @@ void rt_fd_remove(struct rt_loop *loop, struct rt_fd *fd);
 struct rt_poller {
     struct list link;
     bool (*poll)(struct rt_poller *self);
+    /* Called when the loop is about to sleep, to ask for a wake-up where that has a price; true when
+     * there is something to do after all. NULL: the wake-ups are there anyhow. */
+    bool (*before_sleep)(struct rt_poller *self);
 };
 
 void rt_poller_add(struct rt_loop *loop, struct rt_poller *poller);

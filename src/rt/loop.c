@@ -322,6 +322,20 @@ static bool call_pollers(struct real_loop *loop)
     return progress;
 }
 
+/* True when one of them found something to do. */
+static bool ask_pollers(struct real_loop *loop)
+{
+    bool progress = false;
+    for (struct list *link = loop->pollers.next; link != &loop->pollers; link = loop->next_poller) {
+        struct rt_poller *poller = container_of(link, struct rt_poller, link);
+        loop->next_poller = link->next;
+        if (poller->before_sleep != NULL)
+            progress |= poller->before_sleep(poller);
+    }
+    loop->next_poller = NULL;
+    return progress;
+}
+
 static bool fire_timers(struct real_loop *loop)
 {
     bool fired = false;
@@ -399,10 +413,12 @@ static void loop_turn(struct real_loop *loop, struct turns *turns)
         return;
     }
     uint64_t limit_ns = loop->in_flight > 0 ? loop->spin.flight_ns : loop->spin.idle_ns;
-    if (loop->turn_ns - loop->progress_ns >= limit_ns)
+    if (loop->turn_ns - loop->progress_ns < limit_ns) {
+        if (++turns->quiet % TURNS_PER_YIELD == 0)
+            sched_yield();
+    } else if (!ask_pollers(loop)) {
         loop_sleep(loop);
-    else if (++turns->quiet % TURNS_PER_YIELD == 0)
-        sched_yield();
+    }
 }
 
 void rt_loop_run(struct rt_loop *base)

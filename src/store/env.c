@@ -92,9 +92,8 @@ const char *env_kind(const struct env *env)
 
 const char *env_memory_place(const struct env *env, unsigned node)
 {
-    if (env->uri.kind == URI_SHM || env->uri.kind == URI_TCP)
-        return env->uri.places[node];
-    return "this process";
+    bool inside = env->uri.kind == URI_EMBEDDED || env->uri.kind == URI_SIM;
+    return inside ? "this process" : env->uri.places[node];
 }
 
 enum pando_status env_run(struct env *env, unsigned threads, env_fn fn, void *context)

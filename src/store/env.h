@@ -5,6 +5,7 @@
  *   embedded:SIZE                              one process, memory of its own
  *   shm:NAME[,NAME...]                         memory nodes on this machine, by name or path
  *   tcp:host:port[,host:port...]               the i-th is node i
+ *   verbs:host:port[,host:port...]             the same over RDMA
  *   sim:nic=cx5,compute=8,memory=8,seed=1,...  a simulated cluster, all of it inside this process
  *
  * Real or simulated, work is a function that runs as the first task of every thread of every
@@ -19,7 +20,8 @@ struct env;
 
 struct env_options {
     const char *uri;
-    const char *secret_file; /* tcp */
+    const char *secret_file; /* tcp, verbs */
+    const char *verbs;       /* verbs: the RDMA device, as in fabric_verbs_options; NULL: any */
     bool tls;
     const char *tls_ca, *tls_cert, *tls_key;
     uint64_t window_bytes; /* of each compute node; 0: none */
@@ -35,7 +37,7 @@ unsigned env_memory_nodes(const struct env *env);  /* their ids are 0 .. n-1 */
 unsigned env_compute_nodes(const struct env *env); /* in this process */
 bool env_simulated(const struct env *env);
 struct fabric *env_fabric(const struct env *env); /* this process's; NULL of a simulated pool */
-const char *env_kind(const struct env *env);      /* "embedded", "shm", "tcp", "sim" */
+const char *env_kind(const struct env *env);      /* "embedded", "shm", "tcp", "verbs", "sim" */
 
 /* Where a memory node is, as the URI says it: "demo", "10.0.0.1:7000"; "this process" for one that
  * runs in here. Lives as long as the env. */

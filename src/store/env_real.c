@@ -5,6 +5,7 @@
 
 #include "fabric/shm/shm.h"
 #include "fabric/tcp/tcp.h"
+#include "fabric/verbs/verbs.h"
 #include "store/env_int.h"
 
 enum { NODE_UNKNOWN = 0xffff }; /* of a client, until it has joined the pool */
@@ -52,27 +53,42 @@ static enum pando_status add_memory_node(struct env *env, unsigned node, char *e
     return status;
 }
 
+static enum pando_status open_fabric(struct env *env, const struct env_options *options,
+                                     char *error, size_t error_bytes)
+{
+    struct fabric_tls tls = {.enabled = options->tls,
+                             .ca_file = options->tls_ca,
+                             .cert_file = options->tls_cert,
+                             .key_file = options->tls_key};
+    struct fabric_shm_options shm = {.node = NODE_UNKNOWN, .target = FABRIC_COMPUTE};
+    struct fabric_tcp_options tcp = {.node = NODE_UNKNOWN,
+                                     .target = FABRIC_COMPUTE,
+                                     .secret_file = options->secret_file,
+                                     .tls = tls};
+    struct fabric_verbs_options verbs = {.node = NODE_UNKNOWN,
+                                         .target = FABRIC_COMPUTE,
+                                         .device = options->verbs,
+                                         .secret_file = options->secret_file,
+                                         .tls = tls};
+    switch (env->uri.kind) {
+    case URI_SHM:
+        return fabric_shm_open(&shm, &env->fabric, error, error_bytes);
+    case URI_VERBS:
+        return fabric_verbs_open(&verbs, &env->fabric, error, error_bytes);
+    default:
+        return fabric_tcp_open(&tcp, &env->fabric, error, error_bytes);
+    }
+}
+
 static enum pando_status open_client(struct env *env, const struct env_options *options,
                                      char *error, size_t error_bytes)
 {
-    struct fabric_shm_options shm = {.node = NODE_UNKNOWN, .target = FABRIC_COMPUTE};
-    struct fabric_tcp_options tcp = {
-        .node = NODE_UNKNOWN,
-        .target = FABRIC_COMPUTE,
-        .secret_file = options->secret_file,
-        .tls = {.enabled = options->tls,
-                .ca_file = options->tls_ca,
-                .cert_file = options->tls_cert,
-                .key_file = options->tls_key},
-    };
     if (env->compute_bytes > 0) {
         snprintf(error, error_bytes, "a compute node on %s has no window yet",
                  uri_kind_name(env->uri.kind));
         return PANDO_UNSUPPORTED;
     }
-    enum pando_status status = env->uri.kind == URI_SHM
-                                   ? fabric_shm_open(&shm, &env->fabric, error, error_bytes)
-                                   : fabric_tcp_open(&tcp, &env->fabric, error, error_bytes);
+    enum pando_status status = open_fabric(env, options, error, error_bytes);
     for (unsigned i = 0; status == PANDO_OK && i < env->uri.memory; i++)
         status = add_memory_node(env, i, error, error_bytes);
     return status;

@@ -97,6 +97,7 @@ static enum pando_status world_open(struct pando_pool *pool, const struct pando_
     struct env_options env = {
         .uri = options->uri,
         .secret_file = options->secret_file,
+        .verbs = options->verbs,
         .tls = options->tls != 0,
         .tls_ca = options->tls_ca,
         .tls_cert = options->tls_cert,
@@ -105,7 +106,8 @@ static enum pando_status world_open(struct pando_pool *pool, const struct pando_
     if (strncmp(options->uri, "sim:", 4) == 0) {
         snprintf(
             error, error_bytes,
-            "a simulated pool has no real memory; use embedded:SIZE, shm:NAME or tcp:HOST:PORT");
+            "a simulated pool has no real memory; use embedded:SIZE, shm:NAME, tcp:HOST:PORT or "
+            "verbs:HOST:PORT");
         return PANDO_INVALID;
     }
     return env_open(&env, &pool->env, error, error_bytes);

@@ -46,7 +46,7 @@ static bool next_item(const char **rest, const char **item, size_t *size)
     return true;
 }
 
-/* ---- embedded, shm, tcp ---------------------------------------------------------------------- */
+/* ---- embedded, shm, tcp, verbs --------------------------------------------------------------- */
 
 static enum pando_status parse_embedded(struct parser *parser, const char *rest)
 {
@@ -84,9 +84,8 @@ static enum pando_status parse_shm(struct parser *parser, const char *rest)
     return parse_places(parser, rest, "shm:demo");
 }
 
-static enum pando_status parse_tcp(struct parser *parser, const char *rest)
+static enum pando_status parse_ports(struct parser *parser, const char *rest, const char *example)
 {
-    static const char example[] = "tcp:127.0.0.1:7000";
     struct host_port parts;
 
     enum pando_status status = parse_places(parser, rest, example);
@@ -98,6 +97,16 @@ static enum pando_status parse_tcp(struct parser *parser, const char *rest)
             status = fail(parser, "'%s' has port 0; use the port the memory node printed", place);
     }
     return status;
+}
+
+static enum pando_status parse_tcp(struct parser *parser, const char *rest)
+{
+    return parse_ports(parser, rest, "tcp:127.0.0.1:7000");
+}
+
+static enum pando_status parse_verbs(struct parser *parser, const char *rest)
+{
+    return parse_ports(parser, rest, "verbs:10.0.0.1:7000");
 }
 
 /* ---- sim ------------------------------------------------------------------------------------- */
@@ -242,6 +251,7 @@ static const struct kind kinds[] = {
     [URI_EMBEDDED] = {"embedded", "embedded:1G", parse_embedded},
     [URI_SHM] = {"shm", "shm:demo", parse_shm},
     [URI_TCP] = {"tcp", "tcp:127.0.0.1:7000", parse_tcp},
+    [URI_VERBS] = {"verbs", "verbs:10.0.0.1:7000", parse_verbs},
     [URI_SIM] = {"sim", "sim:nic=cx5,compute=8,memory=8,seed=1", parse_sim},
 };
 
@@ -268,6 +278,7 @@ enum pando_status uri_parse(const char *text, struct uri *out, char *error, size
             *out = uri;
         return status;
     }
-    return fail(&parser, "not a pool's name; use for example %s, %s, %s or %s", kinds[0].example,
-                kinds[1].example, kinds[2].example, kinds[3].example);
+    return fail(&parser, "not a pool's name; use for example %s, %s, %s, %s or %s",
+                kinds[0].example, kinds[1].example, kinds[2].example, kinds[3].example,
+                kinds[4].example);
 }

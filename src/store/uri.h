@@ -4,6 +4,7 @@
  *   embedded:SIZE
  *   shm:NAME[,NAME...]                names or paths; the i-th is memory node i
  *   tcp:host:port[,host:port...]      the i-th is memory node i
+ *   verbs:host:port[,host:port...]    the same, over RDMA; the ports are for setting it up
  *   sim:OPTION=VALUE[,...]            a simulated cluster; every option has a default:
  *       nic=cx5|cx6          the model of the network cards
  *       compute=N, memory=N  how many nodes of each kind
@@ -31,7 +32,7 @@ enum {
     URI_SHOWN_MAX = 64, /* characters of a faulty text that an error repeats */
 };
 
-enum uri_kind { URI_EMBEDDED, URI_SHM, URI_TCP, URI_SIM };
+enum uri_kind { URI_EMBEDDED, URI_SHM, URI_TCP, URI_VERBS, URI_SIM };
 
 struct uri_sim {
     char nic[8];
@@ -47,7 +48,7 @@ struct uri {
     unsigned memory;                                  /* nodes */
     unsigned compute;                                 /* nodes in this process */
     uint64_t size_bytes;                              /* embedded and sim: of each memory node */
-    char places[URI_MEMORY_MAX][FABRIC_LOCATION_MAX]; /* shm and tcp: as they were written */
+    char places[URI_MEMORY_MAX][FABRIC_LOCATION_MAX]; /* shm, tcp, verbs: as written */
     struct uri_sim sim;
 };
 
@@ -56,7 +57,7 @@ struct uri {
 PANDO_MUST_CHECK enum pando_status uri_parse(const char *text, struct uri *out, char *error,
                                              size_t error_bytes);
 
-/* "embedded", "shm", "tcp" or "sim". */
+/* "embedded", "shm", "tcp", "verbs" or "sim". */
 const char *uri_kind_name(enum uri_kind kind);
 
 #endif

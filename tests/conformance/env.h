@@ -66,6 +66,8 @@ struct env_ops {
     uint64_t patience_ns; /* what has to happen has happened after this */
     uint64_t linger_ns;   /* what has not happened after this is taken not to happen any more */
 
+    /* Whether this machine has what it takes; NULL: every one has. */
+    bool (*available)(void);
     struct env *(*open)(const struct env_options *options);
     void (*close)(struct env *env);
     struct fabric *(*client)(struct env *env, const struct env_client *client);

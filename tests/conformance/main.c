@@ -235,10 +235,16 @@ static int print_cases(void)
     return 0;
 }
 
+/* Compiled in, and of use here. */
+static bool available(const struct env_ops *ops)
+{
+    return ops != NULL && (ops->available == NULL || ops->available());
+}
+
 static int print_backends(void)
 {
     for (unsigned i = 0; i < BACKENDS; i++) {
-        if (backend_at(i) != NULL)
+        if (available(backend_at(i)))
             printf("%s\n", known_backends[i]);
     }
     return 0;
@@ -265,6 +271,8 @@ static int parse_and_run(int argc, char **argv)
     plan.ops = backend_at((unsigned)backend);
     if (plan.ops == NULL)
         SKIP("this backend is not compiled in");
+    if (!available(plan.ops))
+        SKIP("this machine has no device for that backend");
     for (; at < argc && strncmp(argv[at], "--", 2) == 0; at++) {
         if (strcmp(argv[at], "--here") == 0) {
             plan.here = true;

@@ -10,6 +10,7 @@
  *
  * Each case runs in a process of its own. Exits with 0, 1, or 77 if there is no such engine here.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -45,7 +46,7 @@ static const struct {
 };
 enum { ENGINES = sizeof(known_engines) / sizeof(known_engines[0]) };
 
-static const char *const known_fabrics[] = {"sim", "shm", "tcp"};
+static const char *const known_fabrics[] = {"sim", "shm", "tcp", "verbs"};
 enum { FABRICS = sizeof(known_fabrics) / sizeof(known_fabrics[0]) };
 
 static const struct suite_case *const all_cases[] = {
@@ -174,13 +175,28 @@ static int run_cases(const struct plan *plan)
     return failed == 0 && passed > 0 ? 0 : 1;
 }
 
+/* Whether this machine can do RDMA. */
+static bool have_device(void)
+{
+    bool found = false;
+    DIR *folder = opendir("/sys/class/infiniband");
+    if (folder == NULL)
+        return false;
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
+        found |= entry->d_name[0] != '.';
+    closedir(folder);
+    return found;
+}
+
 static int list_pairs(void)
 {
     for (unsigned i = 0; i < ENGINES; i++) {
         if (engine_named(known_engines[i].name) == NULL)
             continue;
-        for (unsigned fabric = 0; fabric < FABRICS; fabric++)
-            printf("%s %s\n", known_engines[i].name, known_fabrics[fabric]);
+        for (unsigned fabric = 0; fabric < FABRICS; fabric++) {
+            if (strcmp(known_fabrics[fabric], "verbs") != 0 || have_device())
+                printf("%s %s\n", known_engines[i].name, known_fabrics[fabric]);
+        }
     }
     return 0;
 }
@@ -245,7 +261,8 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "--cases") == 0)
         return list_cases();
     if (argc < 3 || !known_fabric(argv[2])) {
-        fprintf(stderr, "usage: conformance_engine ENGINE sim|shm|tcp [--seeds N] [CASE...]\n");
+        fprintf(stderr,
+                "usage: conformance_engine ENGINE sim|shm|tcp|verbs [--seeds N] [CASE...]\n");
         return EXIT_USAGE;
     }
     plan.ops = engine_named(argv[1]);

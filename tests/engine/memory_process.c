@@ -10,14 +10,17 @@
 #include <unistd.h>
 
 #include "fabric/tcp/tcp.h"
+#include "fabric/verbs/verbs.h"
 #include "lib/check.h"
 #include "pool/memnode.h"
 
 enum { PROCESSES_MAX = 4, PATH_BYTES = 64, URI_BYTES = 512, SECONDS = 300 };
 
 static const uint64_t WINDOW_BYTES = 512 << 20;
+static const uint64_t PINNED_BYTES = 128 << 20; /* where all of it has to be there at once */
 
 struct memory_processes {
+    const char *fabric;
     unsigned count;
     pid_t processes[PROCESSES_MAX];
     int lifelines[PROCESSES_MAX]; /* they end when it is closed */
@@ -51,7 +54,8 @@ static void start_one(struct memory_processes *memory, unsigned node)
     int in[2], out[2];
 
     snprintf(number, sizeof(number), "%u", node);
-    char *argv[] = {"conformance_engine", "--memory", number, memory->secret, NULL};
+    char *argv[] = {"conformance_engine", "--memory", (char *)memory->fabric, number,
+                    memory->secret,       NULL};
     CHECK(pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0);
     CHECK(posix_spawn_file_actions_init(&actions) == 0);
     CHECK(posix_spawn_file_actions_adddup2(&actions, in[0], 0) == 0);
@@ -67,11 +71,11 @@ static void start_one(struct memory_processes *memory, unsigned node)
     read_line(out[0], location, sizeof(location));
     close(out[0]);
     size_t used = strlen(memory->uri);
-    snprintf(memory->uri + used, sizeof(memory->uri) - used, "%s%s", node == 0 ? "tcp:" : ",",
-             location);
+    snprintf(memory->uri + used, sizeof(memory->uri) - used, "%s%s%s",
+             node == 0 ? memory->fabric : "", node == 0 ? ":" : ",", location);
 }
 
-struct memory_processes *memory_processes_start(unsigned count)
+struct memory_processes *memory_processes_start(const char *fabric, unsigned count)
 {
     static const char text[] = "forty thousand trunks, one root system\n";
     struct memory_processes *memory = calloc(1, sizeof(*memory));
@@ -79,6 +83,7 @@ struct memory_processes *memory_processes_start(unsigned count)
     snprintf(memory->secret, sizeof(memory->secret), "/tmp/pando-engine-XXXXXX");
     int fd = mkstemp(memory->secret);
     CHECK(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) && close(fd) == 0);
+    memory->fabric = fabric;
     memory->count = count;
     for (unsigned i = 0; i < count; i++)
         start_one(memory, i);
@@ -109,6 +114,29 @@ void memory_processes_stop(struct memory_processes *memory)
     free(memory);
 }
 
+static enum pando_status open_fabric(char **argv, struct fabric **out, char *error,
+                                     size_t error_bytes)
+{
+    uint16_t node = (uint16_t)atoi(argv[1]);
+    struct fabric_tcp_options tcp = {.node = node,
+                                     .target = FABRIC_MEMORY,
+                                     .listen = "127.0.0.1:0",
+                                     .threads = 1,
+                                     .secret_file = argv[2],
+                                     .host_bytes = WINDOW_BYTES,
+                                     .device_bytes = MEMNODE_DEVICE_BYTES};
+    struct fabric_verbs_options verbs = {.node = node,
+                                         .target = FABRIC_MEMORY,
+                                         .device = getenv("PANDO_TEST_TARGET_DEVICE"),
+                                         .listen = "127.0.0.1:0",
+                                         .threads = 1,
+                                         .secret_file = argv[2],
+                                         .host_bytes = PINNED_BYTES,
+                                         .device_bytes = MEMNODE_DEVICE_BYTES};
+    return strcmp(argv[0], "verbs") == 0 ? fabric_verbs_open(&verbs, out, error, error_bytes)
+                                         : fabric_tcp_open(&tcp, out, error, error_bytes);
+}
+
 int memory_process_main(int argc, char **argv)
 {
     char error[256] = "", byte;
@@ -116,23 +144,16 @@ int memory_process_main(int argc, char **argv)
     struct memnode *memnode;
     struct fabric *fabric;
 
-    if (argc != 2)
+    if (argc != 3)
         return 2;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(SECONDS);
-    struct fabric_tcp_options tcp = {.node = (uint16_t)atoi(argv[0]),
-                                     .target = FABRIC_MEMORY,
-                                     .listen = "127.0.0.1:0",
-                                     .threads = 1,
-                                     .secret_file = argv[1],
-                                     .host_bytes = WINDOW_BYTES,
-                                     .device_bytes = MEMNODE_DEVICE_BYTES};
-    enum pando_status status = fabric_tcp_open(&tcp, &fabric, error, sizeof(error));
+    enum pando_status status = open_fabric(argv, &fabric, error, sizeof(error));
     if (status == PANDO_OK)
         status = memnode_open(fabric, &options, &memnode, error, sizeof(error));
     if (status != PANDO_OK)
         CHECK_FAIL("cannot open the memory node: %s (%s)", error, pando_status_text(status));
-    CHECK_OK(fabric_tcp_start(fabric));
+    CHECK_OK(strcmp(argv[0], "verbs") == 0 ? fabric_verbs_start(fabric) : fabric_tcp_start(fabric));
     printf("%s\n", fabric_location(fabric));
     CHECK(fflush(stdout) == 0 && dup2(2, 1) == 1);
     while (read(0, &byte, 1) > 0 || errno == EINTR)

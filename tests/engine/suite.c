@@ -28,9 +28,10 @@ void suite_open(struct suite *suite)
     } else if (strcmp(suite->fabric, "shm") == 0) {
         snprintf(uri, sizeof(uri), "embedded:512M");
     } else {
-        suite->memory = memory_processes_start(2);
+        suite->memory = memory_processes_start(suite->fabric, 2);
         snprintf(uri, sizeof(uri), "%s", memory_processes_uri(suite->memory));
         options.secret_file = memory_processes_secret(suite->memory);
+        options.verbs = getenv("PANDO_TEST_CLIENT_DEVICE");
     }
     enum pando_status status = env_open(&options, &suite->env, error, sizeof(error));
     if (status != PANDO_OK)

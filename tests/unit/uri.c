@@ -71,6 +71,17 @@ static void test_tcp(void)
     bad("tcp:host:0", "port 0");
 }
 
+static void test_verbs(void)
+{
+    good("verbs:10.0.0.1:7000,host:7002", URI_VERBS);
+    CHECK_EQ_U64(uri.memory, 2);
+    CHECK_EQ_TEXT(uri.places[1], "host:7002");
+    CHECK_EQ_TEXT(uri_kind_name(uri.kind), "verbs");
+    bad("verbs:", "verbs:10.0.0.1:7000");
+    bad("verbs:rxe0", "'rxe0' is not host:port");
+    bad("verbs:host:0", "port 0");
+}
+
 static void test_sim(void)
 {
     good("sim:", URI_SIM);
@@ -137,6 +148,7 @@ int main(void)
     test_embedded();
     test_shm();
     test_tcp();
+    test_verbs();
     test_sim();
     test_limits();
     bad("", "not a pool's name");

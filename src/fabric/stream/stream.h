@@ -31,12 +31,27 @@ void stream_close(struct stream *stream);
 
 enum tls_side { TLS_SERVER, TLS_CLIENT };
 
+/* TLS 1.3, if `enabled`. A server needs cert and key; a client verifies it against ca. A server
+ * with a ca wants a certificate from its clients too. Files in PEM form. */
+struct fabric_tls {
+    bool enabled;
+    const char *cert_file;
+    const char *key_file;
+    const char *ca_file;
+};
+
 /* A context for many streams, from PEM files. A client needs `ca`, a server `cert` and `key`; each
  * may have the other's too, for certificates on both sides. NULL and one line in `error` on
  * failure. */
 SSL_CTX *tls_context_create(enum tls_side side, const char *cert, const char *key, const char *ca,
                             char *error, size_t error_bytes);
 void tls_context_destroy(SSL_CTX *context);
+
+/* The contexts of a process that listens or not; both stay NULL when it is not enabled. INVALID with
+ * one line for a person; what was made by then is the caller's to destroy. */
+PANDO_MUST_CHECK enum pando_status tls_contexts_create(const struct fabric_tls *tls, bool listens,
+                                                       SSL_CTX **server, SSL_CTX **client,
+                                                       char *error, size_t error_bytes);
 
 /* Puts TLS on a connected socket. `host` is the name the server's certificate must have. */
 PANDO_MUST_CHECK enum pando_status tls_attach(struct stream *stream, SSL_CTX *context,

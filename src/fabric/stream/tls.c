@@ -54,6 +54,29 @@ void tls_context_destroy(SSL_CTX *context)
     SSL_CTX_free(context);
 }
 
+enum pando_status tls_contexts_create(const struct fabric_tls *tls, bool listens, SSL_CTX **server,
+                                      SSL_CTX **client, char *error, size_t error_bytes)
+{
+    if (!tls->enabled)
+        return PANDO_OK;
+    if (listens) {
+        *server = tls_context_create(TLS_SERVER, tls->cert_file, tls->key_file, tls->ca_file, error,
+                                     error_bytes);
+        if (*server == NULL)
+            return PANDO_INVALID;
+    }
+    if (tls->ca_file != NULL) {
+        *client = tls_context_create(TLS_CLIENT, tls->cert_file, tls->key_file, tls->ca_file, error,
+                                     error_bytes);
+        if (*client == NULL)
+            return PANDO_INVALID;
+    } else if (!listens) {
+        snprintf(error, error_bytes, "TLS needs --tls-ca to know which servers to trust");
+        return PANDO_INVALID;
+    }
+    return PANDO_OK;
+}
+
 enum pando_status tls_attach(struct stream *stream, SSL_CTX *context, enum tls_side side,
                              const char *host)
 {

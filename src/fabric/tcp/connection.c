@@ -1,8 +1,8 @@
 /*
  * connection.c - the server's side of a connection: bytes in, lists executed, bytes out.
  *
- * Nothing here suspends; what may (calls, fences, admission) is handed to tasks in serve.c. A list
- * is executed when all of it has arrived, and a frame need not have.
+ * Nothing here suspends; what may (calls, fences) is handed to tasks. A list is executed when all of
+ * it has arrived, and a frame need not have.
  */
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -12,14 +12,13 @@
 #include "fabric/tcp/tcp_int.h"
 
 enum {
-    STRANGER_IN_MAX = 256, /* bytes of input kept for a peer that has proved nothing */
     READS_PER_POLL = 8,
     PREFETCH_LISTS = 64,
 };
 
 static struct tcp_fabric *fabric_of(struct connection *connection)
 {
-    return connection->thread->server->fabric;
+    return tcp_fabric_of(connection->base.thread->server->fabric);
 }
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
@@ -31,88 +30,42 @@ static void connection_ready(struct rt_fd *fd, uint32_t events)
     (void)connection_poll(connection);
 }
 
-struct connection *connection_create(int fd)
+enum pando_status connection_open(struct session *session)
 {
-    struct connection *connection = calloc(1, sizeof(*connection));
-    if (connection == NULL)
-        return NULL;
-    connection->stream.fd = fd;
-    connection->fd = (struct rt_fd){.fd = fd, .events = EPOLLIN, .ready = connection_ready};
-    list_init(&connection->link);
+    struct connection *connection = connection_of(session);
     list_init(&connection->hot_link);
-    return connection;
+    connection->fd =
+        (struct rt_fd){.fd = session->stream.fd, .events = EPOLLIN, .ready = connection_ready};
+    connection->input_ns = rt_now_ns();
+    return rt_fd_add(connection_loop(connection), &connection->fd);
 }
 
-static void connection_free(struct connection *connection)
+void connection_close(struct session *session)
 {
-    list_remove(&connection->link);
-    stream_close(&connection->stream);
+    struct connection *connection = connection_of(session);
+    rt_fd_remove(connection_loop(connection), &connection->fd);
+    list_remove(&connection->hot_link);
+}
+
+void connection_free(struct session *session)
+{
+    struct connection *connection = connection_of(session);
     bytes_fini(&connection->in);
     bytes_fini(&connection->out);
-    free(connection);
-}
-
-void connection_start(struct connection *connection, struct server_thread *thread)
-{
-    struct tcp_fabric *fabric = thread->server->fabric;
-
-    connection->thread = thread;
-    connection->born_ns = connection->input_ns = rt_now_ns();
-    connection->state = fabric->server_tls != NULL ? CONNECTION_TLS : CONNECTION_HELLO;
-    list_push_back(&thread->connections, &connection->link);
-    if (thread->stopping || rt_fd_add(server_loop(thread), &connection->fd) != PANDO_OK) {
-        atomic_fetch_sub(&thread->server->strangers, 1);
-        atomic_fetch_sub(&thread->server->connections, 1);
-        connection_free(connection);
-        return;
-    }
-    if (fabric->server_tls != NULL &&
-        tls_attach(&connection->stream, fabric->server_tls, TLS_SERVER, NULL) != PANDO_OK)
-        connection_close(connection, "no memory for TLS");
-}
-
-void connection_close(struct connection *connection, const char *why)
-{
-    struct server *server = connection->thread->server;
-
-    if (connection->state == CONNECTION_CLOSED)
-        return;
-    if (why != NULL)
-        log_warn("connection dropped", log_text("why", why),
-                 log_u64("member", connection->identity.member));
-    if (connection->state < CONNECTION_OPEN)
-        atomic_fetch_sub(&server->strangers, 1);
-    atomic_fetch_sub(&server->connections, 1);
-    connection->state = CONNECTION_CLOSED;
-    rt_fd_remove(server_loop(connection->thread), &connection->fd);
-    list_remove(&connection->hot_link);
-    list_remove(&connection->link);
-    if (connection->holds > 0) {
-        list_push_back(&connection->thread->closed, &connection->link);
-        stream_close(&connection->stream);
-        return;
-    }
-    connection_free(connection);
-}
-
-void connection_release(struct connection *connection)
-{
-    pando_assert(connection->holds > 0);
-    if (--connection->holds == 0 && connection->state == CONNECTION_CLOSED)
-        connection_free(connection);
 }
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-bool connection_flush(struct connection *connection)
+/* Sends what is queued; false when that closed the connection. */
+static bool connection_flush(struct connection *connection)
 {
     struct bytes *out = &connection->out;
 
     frame_close(out, &connection->results, WIRE_RESULTS);
     while (bytes_used(out) > 0) {
-        ssize_t put = stream_write(&connection->stream, bytes_front(out), bytes_used(out));
+        ssize_t put = stream_write(&connection->base.stream, bytes_front(out), bytes_used(out));
         if (put < 0) {
-            connection_close(connection, NULL);
+            session_close(&connection->base, NULL);
             return false;
         }
         if (put == 0)
@@ -123,8 +76,23 @@ bool connection_flush(struct connection *connection)
     uint32_t events = connection->throttled ? EPOLLOUT
                       : bytes_used(out) > 0 ? EPOLLIN | EPOLLOUT
                                             : EPOLLIN;
-    rt_fd_change(server_loop(connection->thread), &connection->fd, events);
+    rt_fd_change(connection_loop(connection), &connection->fd, events);
     return true;
+}
+
+void connection_answer(struct session *session, uint64_t tag, enum pando_status status,
+                       const uint8_t *body, uint32_t size)
+{
+    struct connection *connection = connection_of(session);
+    frame_close(&connection->out, &connection->results, WIRE_RESULTS);
+    uint8_t *to = wire_append_frame(&connection->out, WIRE_REPLY,
+                                    WIRE_CALL_HEADER + wire_padded(size), TCP_OUT_LIMIT);
+    if (to == NULL) {
+        session_close(session, "it does not read its replies");
+        return;
+    }
+    wire_put_call(to, tag, (uint16_t)status, body, size);
+    (void)connection_flush(connection);
 }
 
 /* ---- input ----------------------------------------------------------------------------------- */
@@ -133,85 +101,28 @@ bool connection_flush(struct connection *connection)
 enum outcome {
     GO_ON,
     WAIT,   /* for more bytes, or for room in the output */
-    GONE,   /* the connection was closed */
     REFUSE, /* close it: no honest peer does that */
 };
 
-static enum outcome on_hello(struct connection *connection, const uint8_t *body)
-{
-    struct handshake *handshake = &connection->handshake;
-    if (wire_get_u64(body) != WIRE_MAGIC)
-        return REFUSE;
-    if (wire_get_u16(body + 8) != WIRE_VERSION) {
-        uint8_t *welcome = frame_whole(&connection->out, WIRE_WELCOME, WIRE_WELCOME_BYTES);
-        if (welcome == NULL)
-            return REFUSE;
-        memset(welcome, 0, WIRE_WELCOME_BYTES);
-        wire_put_u16(welcome, PANDO_VERSION);
-        return connection_flush(connection) ? REFUSE : GONE;
-    }
-    memcpy(handshake->client_nonce, body + 16, WIRE_NONCE_BYTES);
-    uint8_t *challenge = frame_whole(&connection->out, WIRE_CHALLENGE, WIRE_CHALLENGE_BYTES);
-    if (challenge == NULL || secret_nonce(handshake->server_nonce, WIRE_NONCE_BYTES) != PANDO_OK ||
-        stream_binding(&connection->stream, handshake->binding) != PANDO_OK)
-        return REFUSE;
-    memcpy(challenge, handshake->server_nonce, WIRE_NONCE_BYTES);
-    connection->state = CONNECTION_PROOF;
-    return connection_flush(connection) ? GO_ON : GONE;
-}
-
-static enum outcome on_proof(struct connection *connection, const uint8_t *body)
-{
-    uint8_t expected[WIRE_PROOF_BYTES];
-    if (handshake_proof(&fabric_of(connection)->secret, HANDSHAKE_CLIENT, &connection->handshake,
-                        slice_of(body, 16), expected) != PANDO_OK)
-        return REFUSE;
-    if (!secret_proof_equal(expected, body + 16)) {
-        uint8_t *welcome = frame_whole(&connection->out, WIRE_WELCOME, WIRE_WELCOME_BYTES);
-        if (welcome == NULL)
-            return REFUSE;
-        memset(welcome, 0, WIRE_WELCOME_BYTES);
-        wire_put_u16(welcome, PANDO_DENIED);
-        if (!connection_flush(connection))
-            return GONE;
-        connection_close(connection, "wrong secret");
-        return GONE;
-    }
-    connection->state = CONNECTION_ADMIT;
-    return connection_admit(connection, body) ? GO_ON : REFUSE;
-}
-
-/* Frames with a fixed body, all of it here. */
+/* All of its body is here. A call that is refused at once is answered at once, which may close the
+ * connection. */
 static enum outcome on_whole_frame(struct connection *connection, const struct wire_frame *frame,
                                    const uint8_t *body)
 {
     struct wire_call call;
     switch (frame->type) {
-    case WIRE_HELLO:
-        if (connection->state != CONNECTION_HELLO || frame->size != WIRE_HELLO_BYTES)
-            return REFUSE;
-        return on_hello(connection, body);
-    case WIRE_PROOF:
-        if (connection->state != CONNECTION_PROOF || frame->size != WIRE_PROOF_BODY_BYTES)
-            return REFUSE;
-        return on_proof(connection, body);
-    default:
-        break;
-    }
-    if (connection->state != CONNECTION_OPEN)
-        return REFUSE;
-    switch (frame->type) {
     case WIRE_CALL:
         if (wire_get_call(body, frame->size, &call) != WIRE_OK)
             return REFUSE;
-        return connection_call(connection, &call) ? GO_ON : REFUSE;
+        return session_serve_call(&connection->base, &call) ? GO_ON : REFUSE;
     case WIRE_FENCE:
         if (frame->size != WIRE_FENCE_BYTES)
             return REFUSE;
-        return connection_fence(connection, body) ? GO_ON : REFUSE;
+        return session_serve_fence(&connection->base, body) ? GO_ON : REFUSE;
     case WIRE_PING:
         frame_close(&connection->out, &connection->results, WIRE_RESULTS);
-        return frame_whole(&connection->out, WIRE_PONG, 0) != NULL ? GO_ON : REFUSE;
+        return wire_append_frame(&connection->out, WIRE_PONG, 0, TCP_OUT_LIMIT) != NULL ? GO_ON
+                                                                                        : REFUSE;
     default:
         return REFUSE;
     }
@@ -231,21 +142,19 @@ static enum outcome take_frame(struct connection *connection)
         break;
     }
     if (frame.type == WIRE_LISTS) {
-        if (connection->state != CONNECTION_OPEN || frame.count == 0)
+        if (frame.count == 0)
             return REFUSE;
         connection->lists_bytes_left = frame.size;
         connection->lists_left = frame.count;
         bytes_taken(in, WIRE_FRAME_HEADER);
         return GO_ON;
     }
-    uint32_t limit = connection->state == CONNECTION_OPEN ? WIRE_CALL_MAX : STRANGER_IN_MAX;
-    if (frame.size > limit)
+    if (frame.size > WIRE_CALL_MAX)
         return REFUSE;
     if (bytes_used(in) < WIRE_FRAME_HEADER + frame.size)
         return WAIT;
     enum outcome outcome = on_whole_frame(connection, &frame, bytes_front(in) + WIRE_FRAME_HEADER);
-    if (outcome != GONE)
-        bytes_taken(in, WIRE_FRAME_HEADER + frame.size);
+    bytes_taken(in, WIRE_FRAME_HEADER + frame.size);
     return outcome;
 }
 
@@ -272,7 +181,7 @@ static enum outcome take_list(struct connection *connection)
     }
     wire_place_reads(result, ops, list.count);
     enum pando_status status = window_execute(&fabric_of(connection)->window, ops, list.count);
-    server_thread_count(connection->thread, list.count);
+    tcp_thread_count(connection->base.thread->own, list.count);
     uint32_t bytes = wire_finish_result(result, &list, ops, status);
     frame_added(&connection->out, &connection->results, bytes);
     bytes_taken(in, list.bytes);
@@ -308,12 +217,12 @@ static void prefetch_lists(struct connection *connection)
     }
 }
 
-/* False when the connection is gone. */
+/* False when the connection is closed. */
 static bool process(struct connection *connection)
 {
     enum outcome outcome = GO_ON;
     unsigned until_prefetch = 0;
-    while (outcome == GO_ON && connection->state != CONNECTION_ADMIT &&
+    while (outcome == GO_ON && connection->base.state == SESSION_OPEN &&
            bytes_used(&connection->in) > 0) {
         if (connection->lists_left == 0) {
             outcome = take_frame(connection);
@@ -327,49 +236,28 @@ static bool process(struct connection *connection)
         outcome = take_list(connection);
     }
     if (outcome == REFUSE)
-        connection_close(connection, "it does not speak the protocol");
-    return outcome != REFUSE && outcome != GONE;
-}
-
-static bool tls_done(struct connection *connection)
-{
-    switch (tls_handshake(&connection->stream)) {
-    case PANDO_OK:
-        connection->state = CONNECTION_HELLO;
-        return true;
-    case PANDO_AGAIN:
-        return false;
-    default:
-        connection_close(connection, "TLS handshake failed");
-        return false;
-    }
+        session_close(&connection->base, "it does not speak the protocol");
+    return connection->base.state == SESSION_OPEN;
 }
 
 /* As many bytes as are there and wanted; -1 when the peer is gone. */
 static ssize_t take_input(struct connection *connection)
 {
     struct bytes *in = &connection->in;
-    size_t want = connection->state == CONNECTION_OPEN ? TCP_READ_BYTES : STRANGER_IN_MAX;
     /* What is kept is at most one incomplete list or frame, so this never fails for its limit. */
-    uint8_t *to = bytes_reserve(in, want, 2 * WIRE_LIST_MAX + TCP_READ_BYTES);
+    uint8_t *to = bytes_reserve(in, TCP_READ_BYTES, 2 * WIRE_LIST_MAX + TCP_READ_BYTES);
     if (to == NULL)
         return -1;
-    ssize_t got = stream_read(&connection->stream, to, want);
+    ssize_t got = stream_read(&connection->base.stream, to, TCP_READ_BYTES);
     if (got > 0)
         bytes_appended(in, (size_t)got);
     return got;
 }
 
-bool connection_poll(struct connection *connection)
+/* Reads and executes; true when there was something. May close the connection. */
+static bool poll_input(struct connection *connection)
 {
     bool progress = false;
-
-    if (connection->state == CONNECTION_CLOSED)
-        return false;
-    if (connection->state == CONNECTION_TLS && !tls_done(connection))
-        return false;
-    if (connection->state == CONNECTION_ADMIT)
-        return false;
     for (int i = 0; i < READS_PER_POLL; i++) {
         if (connection->throttled) {
             if (!connection_flush(connection))
@@ -380,7 +268,7 @@ bool connection_poll(struct connection *connection)
         } else {
             ssize_t got = take_input(connection);
             if (got < 0) {
-                connection_close(connection, NULL);
+                session_close(&connection->base, NULL);
                 return true;
             }
             if (got == 0)
@@ -392,11 +280,22 @@ bool connection_poll(struct connection *connection)
         if (bytes_used(&connection->in) < TCP_READ_BYTES && !connection->throttled)
             break; /* nothing more is waiting, most likely: answer first */
     }
-    if (progress) {
-        connection->input_ns = rt_turn_ns(server_loop(connection->thread));
-        server_thread_heat(connection);
+    return progress;
+}
+
+bool connection_poll(struct connection *connection)
+{
+    if (connection->base.state != SESSION_OPEN)
+        return false;
+    session_hold(&connection->base); /* it may be closed in here, and is looked at afterwards */
+    bool progress = poll_input(connection);
+    bool open = connection->base.state == SESSION_OPEN;
+    if (progress && open) {
+        connection->input_ns = rt_turn_ns(connection_loop(connection));
+        tcp_thread_heat(connection);
     }
-    if (bytes_used(&connection->out) > 0)
+    if (open && bytes_used(&connection->out) > 0)
         (void)connection_flush(connection);
+    session_release(&connection->base);
     return progress;
 }

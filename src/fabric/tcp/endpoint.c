@@ -14,7 +14,6 @@ enum {
     SILENCE_CHECKS = 4, /* in the time after which a silent peer is given up */
 };
 
-static const uint64_t CALL_NS = 30 * RT_NS_PER_S;
 static const uint64_t ROOM_NS = RT_NS_PER_MS;
 
 static struct tcp_endpoint *endpoint_of(struct fabric_endpoint *base)
@@ -29,7 +28,7 @@ static uint64_t timeout_of(const struct tcp_endpoint *endpoint)
 
 static bool expects_something(const struct tcp_endpoint *endpoint)
 {
-    return endpoint->base.outstanding > 0 || !list_empty(&endpoint->calls);
+    return endpoint->base.outstanding > 0 || !list_empty(&endpoint->calls.waiting);
 }
 
 /* ---- breaking -------------------------------------------------------------------------------- */
@@ -41,14 +40,6 @@ static void fail_lists(struct tcp_endpoint *endpoint, struct fabric_list *list)
         fabric_list_done(&endpoint->base, list, PANDO_BROKEN);
         list = next;
     }
-}
-
-static void call_done(struct tcp_call *call, enum pando_status status)
-{
-    list_remove(&call->link);
-    call->done = true;
-    call->status = status;
-    rt_unpark(call->task);
 }
 
 static void polling_set(struct tcp_endpoint *endpoint, bool on)
@@ -80,8 +71,7 @@ void tcp_endpoint_break(struct tcp_endpoint *endpoint, const char *why)
     endpoint->waiting_tail = &endpoint->waiting;
     fail_lists(endpoint, sent);
     fail_lists(endpoint, waiting);
-    list_for_each_safe (link, &endpoint->calls)
-        call_done(container_of(link, struct tcp_call, link), PANDO_BROKEN);
+    session_calls_fail(&endpoint->calls, PANDO_BROKEN);
 }
 
 /* ---- output ---------------------------------------------------------------------------------- */
@@ -163,26 +153,6 @@ static enum wire_parse take_result(struct tcp_endpoint *endpoint)
     return frame_over == (endpoint->results_bytes_left == 0) ? WIRE_OK : WIRE_BAD;
 }
 
-static enum wire_parse on_reply(struct tcp_endpoint *endpoint, const struct wire_frame *frame,
-                                const uint8_t *body)
-{
-    struct wire_call reply;
-    if (wire_get_call(body, frame->size, &reply) != WIRE_OK || reply.word >= PANDO_STATUS_COUNT)
-        return WIRE_BAD;
-    list_for_each (link, &endpoint->calls) {
-        struct tcp_call *call = container_of(link, struct tcp_call, link);
-        if (call->tag != reply.tag)
-            continue;
-        uint32_t stored = reply.size < call->capacity ? reply.size : call->capacity;
-        if (stored > 0)
-            memcpy(call->reply, reply.body, stored);
-        call->size = reply.size;
-        call_done(call, (enum pando_status)reply.word);
-        return WIRE_OK;
-    }
-    return WIRE_OK; /* its caller gave up */
-}
-
 static enum wire_parse take_frame(struct tcp_endpoint *endpoint)
 {
     struct bytes *in = &endpoint->in;
@@ -204,7 +174,8 @@ static enum wire_parse take_frame(struct tcp_endpoint *endpoint)
     if (bytes_used(in) < WIRE_FRAME_HEADER + frame.size)
         return WIRE_MORE;
     if (frame.type == WIRE_REPLY)
-        parse = on_reply(endpoint, &frame, bytes_front(in) + WIRE_FRAME_HEADER);
+        parse =
+            session_calls_reply(&endpoint->calls, bytes_front(in) + WIRE_FRAME_HEADER, frame.size);
     else if (frame.type != WIRE_PONG)
         parse = WIRE_BAD;
     bytes_taken(in, WIRE_FRAME_HEADER + frame.size);
@@ -288,7 +259,8 @@ static void timer_fire(struct rt_timer *timer)
     if (silence >= timeout_of(endpoint) / 2) {
         /* A slow call is no reason to break: is anybody there? */
         frame_close(&endpoint->out, &endpoint->lists, WIRE_LISTS);
-        if (frame_whole(&endpoint->out, WIRE_PING, 0) != NULL && !flush(endpoint))
+        if (wire_append_frame(&endpoint->out, WIRE_PING, 0, TCP_OUT_LIMIT) != NULL &&
+            !flush(endpoint))
             return;
     }
     rt_timer_arm(&endpoint->timer, now + timeout_of(endpoint) / SILENCE_CHECKS);
@@ -302,7 +274,7 @@ enum pando_status tcp_endpoint_open(struct tcp_endpoint *endpoint, struct stream
     endpoint->fd = (struct rt_fd){.fd = stream.fd, .events = EPOLLIN, .ready = endpoint_ready};
     endpoint->poller.poll = endpoint_poll;
     rt_timer_init(&endpoint->timer, timer_fire);
-    list_init(&endpoint->calls);
+    list_init(&endpoint->calls.waiting);
     endpoint->sent_tail = &endpoint->sent;
     endpoint->waiting_tail = &endpoint->waiting;
     endpoint->lists = (struct open_frame){0};
@@ -347,7 +319,7 @@ static uint8_t *frame_whole_co(struct tcp_endpoint *endpoint, enum wire_type typ
     uint64_t deadline = rt_now_ns() + timeout_of(endpoint);
     while (!endpoint->base.broken) {
         frame_close(&endpoint->out, &endpoint->lists, WIRE_LISTS);
-        uint8_t *body = frame_whole(&endpoint->out, type, size);
+        uint8_t *body = wire_append_frame(&endpoint->out, type, size, TCP_OUT_LIMIT);
         if (body != NULL || rt_now_ns() > deadline)
             return body;
         rt_sleep_co(ROOM_NS);
@@ -355,30 +327,18 @@ static uint8_t *frame_whole_co(struct tcp_endpoint *endpoint, enum wire_type typ
     return NULL;
 }
 
-static enum pando_status call_wait_co(struct tcp_endpoint *endpoint, struct tcp_call *call)
+static enum pando_status call_wait_co(struct tcp_endpoint *endpoint, struct session_call *call)
 {
-    uint64_t deadline = rt_now_ns() + CALL_NS;
-    enum pando_status parked = PANDO_OK;
-
-    list_push_back(&endpoint->calls, &call->link);
     polling_set(endpoint, true);
     timer_start(endpoint);
-    while (!call->done && parked != PANDO_TIMEOUT)
-        parked = rt_park_co(deadline);
-    if (call->done)
-        return call->status;
-    list_remove(&call->link);
-    return PANDO_TIMEOUT;
+    return session_call_wait_co(&endpoint->calls, call);
 }
 
 enum pando_status tcp_call_co(struct fabric_endpoint *base, uint16_t method, struct slice body,
                               void *reply, uint32_t reply_capacity, uint32_t *reply_size)
 {
     struct tcp_endpoint *endpoint = endpoint_of(base);
-    struct tcp_call call = {.tag = endpoint->next_call++,
-                            .task = rt_task_self(),
-                            .reply = reply,
-                            .capacity = reply_capacity};
+    struct session_call call = session_call_make(&endpoint->calls, reply, reply_capacity);
     uint32_t size = (uint32_t)body.size;
     uint8_t *to = frame_whole_co(endpoint, WIRE_CALL, WIRE_CALL_HEADER + wire_padded(size));
     if (to == NULL)
@@ -392,13 +352,10 @@ enum pando_status tcp_call_co(struct fabric_endpoint *base, uint16_t method, str
 enum pando_status tcp_fence_co(struct fabric_endpoint *base, struct fabric_identity identity)
 {
     struct tcp_endpoint *endpoint = endpoint_of(base);
-    struct tcp_call call = {.tag = endpoint->next_call++, .task = rt_task_self()};
+    struct session_call call = session_call_make(&endpoint->calls, NULL, 0);
     uint8_t *to = frame_whole_co(endpoint, WIRE_FENCE, WIRE_FENCE_BYTES);
     if (to == NULL)
         return base->broken ? PANDO_BROKEN : PANDO_TIMEOUT;
-    wire_put_u64(to, call.tag);
-    wire_put_u16(to + 8, identity.member);
-    wire_put_u16(to + 10, identity.incarnation);
-    wire_put_u32(to + 12, 0);
+    wire_put_fence(to, call.tag, identity);
     return call_wait_co(endpoint, &call);
 }

@@ -33,13 +33,3 @@ void frame_close(struct bytes *out, struct open_frame *frame, enum wire_type typ
     wire_put_frame(header, frame->bytes - WIRE_FRAME_HEADER, type, frame->count);
     *frame = (struct open_frame){0};
 }
-
-uint8_t *frame_whole(struct bytes *out, enum wire_type type, uint32_t size)
-{
-    uint8_t *at = bytes_reserve(out, WIRE_FRAME_HEADER + size, TCP_OUT_LIMIT);
-    if (at == NULL)
-        return NULL;
-    wire_put_frame(at, size, type, 0);
-    bytes_appended(out, WIRE_FRAME_HEADER + size);
-    return at + WIRE_FRAME_HEADER;
-}

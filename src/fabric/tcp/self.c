@@ -39,9 +39,10 @@ static enum pando_status self_fence_co(struct fabric_endpoint *endpoint,
                                        struct fabric_identity identity)
 {
     struct tcp_fabric *fabric = fabric_of(endpoint);
-    struct drop_filter filter = {.identity = identity};
+    if (fabric->server != NULL)
+        return session_fence_co(fabric->server, identity);
     window_fence(&fabric->window, identity);
-    return fabric->server == NULL ? PANDO_OK : server_drop_co(fabric->server, &filter);
+    return PANDO_OK;
 }
 
 static enum pando_status self_reconnect_co(struct fabric_endpoint *endpoint)

@@ -7,87 +7,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/parse.h"
 #include "fabric/tcp/tcp_int.h"
 
 static const uint64_t TIMEOUT_NS = 5 * RT_NS_PER_S;
 
-static enum pando_status open_window(struct tcp_fabric *fabric,
+const struct handshake_protocol tcp_protocol = {
+    .magic = WIRE_MAGIC,
+    .version = WIRE_VERSION,
+    .client_label = "pando tcp 1 client",
+    .server_label = "pando tcp 1 server",
+};
+
+static enum pando_status open_server(struct tcp_fabric *fabric,
                                      const struct fabric_tcp_options *options, char *error,
                                      size_t error_bytes)
 {
-    enum pando_status status;
-    fabric->window.fd = -1;
-    if (options->listen == NULL || options->host_bytes == 0)
-        return PANDO_OK;
-    if (options->window_path != NULL)
-        return window_map_file(&fabric->window, options->window_path, WINDOW_CREATE, options->node,
-                               options->host_bytes, options->device_bytes, error, error_bytes);
-    status = window_map_private(&fabric->window, options->node, options->host_bytes,
-                                options->device_bytes);
-    if (status != PANDO_OK)
-        snprintf(error, error_bytes, "cannot map %llu bytes of memory",
-                 (unsigned long long)options->host_bytes);
-    return status;
-}
-
-static enum pando_status open_tls(struct tcp_fabric *fabric,
-                                  const struct fabric_tcp_options *options, char *error,
-                                  size_t error_bytes)
-{
-    const struct fabric_tls *tls = &options->tls;
-    if (!tls->enabled)
-        return PANDO_OK;
-    if (options->listen != NULL) {
-        fabric->server_tls = tls_context_create(TLS_SERVER, tls->cert_file, tls->key_file,
-                                                tls->ca_file, error, error_bytes);
-        if (fabric->server_tls == NULL)
-            return PANDO_INVALID;
-    }
-    if (tls->ca_file != NULL) {
-        fabric->client_tls = tls_context_create(TLS_CLIENT, tls->cert_file, tls->key_file,
-                                                tls->ca_file, error, error_bytes);
-        if (fabric->client_tls == NULL)
-            return PANDO_INVALID;
-    } else if (options->listen == NULL) {
-        snprintf(error, error_bytes, "TLS needs --tls-ca to know which servers to trust");
-        return PANDO_INVALID;
-    }
-    return PANDO_OK;
-}
-
-/* Others are told the listening address, unless it is "any" or they are told something else. */
-static void set_location(struct tcp_fabric *fabric, const struct fabric_tcp_options *options)
-{
-    char name[FABRIC_LOCATION_MAX];
-    struct host_port told, bound;
-
-    socket_name(fabric->server->listener.fd, name, sizeof(name));
-    if (options->advertise == NULL || parse_host_port(options->advertise, &told) != PANDO_OK) {
-        snprintf(fabric->base.location, sizeof(fabric->base.location), "%s", name);
-        return;
-    }
-    if (told.port == 0 && parse_host_port(name, &bound) == PANDO_OK)
-        snprintf(fabric->base.location, sizeof(fabric->base.location),
-                 strchr(told.host, ':') != NULL ? "[%.80s]:%u" : "%.80s:%u", told.host, bound.port);
-    else
-        snprintf(fabric->base.location, sizeof(fabric->base.location), "%s", options->advertise);
+    struct session_server_options server = {
+        .ops = &tcp_session_ops,
+        .protocol = &tcp_protocol,
+        .fabric = &fabric->base,
+        .window = &fabric->window,
+        .secret = &fabric->secret,
+        .tls = fabric->server_tls,
+        .timeout_ns = fabric->timeout_ns,
+        .listen = options->listen,
+        .threads = options->threads,
+    };
+    return session_server_create(&server, &fabric->server, error, error_bytes);
 }
 
 static void tcp_close(struct fabric *base)
 {
     struct tcp_fabric *fabric = tcp_fabric_of(base);
-    struct list *link;
 
     if (fabric->server != NULL)
-        server_destroy(fabric->server);
-    while ((link = list_pop_front(&fabric->peers)) != NULL)
-        free(container_of(link, struct peer, link));
+        session_server_destroy(fabric->server);
+    session_peers_fini(&fabric->peers);
     window_unmap(&fabric->window);
     tls_context_destroy(fabric->server_tls);
     tls_context_destroy(fabric->client_tls);
     secret_forget(&fabric->secret);
-    pthread_mutex_destroy(&fabric->mutex);
     free(fabric);
 }
 
@@ -107,24 +66,26 @@ enum pando_status fabric_tcp_open(const struct fabric_tcp_options *options, stru
     fabric->base.node = options->node;
     fabric->base.target = options->target;
     fabric->timeout_ns = options->timeout_ns == 0 ? TIMEOUT_NS : options->timeout_ns;
-    list_init(&fabric->peers);
-    pthread_mutex_init(&fabric->mutex, NULL);
+    fabric->window.fd = -1;
+    session_peers_init(&fabric->peers);
 
     enum pando_status status =
         secret_load(&fabric->secret, options->secret_file, error, error_bytes);
     if (status == PANDO_OK)
-        status = open_tls(fabric, options, error, error_bytes);
+        status = tls_contexts_create(&options->tls, options->listen != NULL, &fabric->server_tls,
+                                     &fabric->client_tls, error, error_bytes);
     /* The port before the window: a port in use leaves no new file behind. */
     if (status == PANDO_OK && options->listen != NULL)
-        status = server_create(fabric, options->listen, options->threads, error, error_bytes);
-    if (status == PANDO_OK)
-        status = open_window(fabric, options, error, error_bytes);
+        status = open_server(fabric, options, error, error_bytes);
+    if (status == PANDO_OK && options->listen != NULL && options->host_bytes > 0)
+        status = window_map_served(&fabric->window, options->window_path, options->node,
+                                   options->host_bytes, options->device_bytes, error, error_bytes);
     if (status != PANDO_OK) {
         tcp_close(&fabric->base);
         return status;
     }
     if (fabric->server != NULL)
-        set_location(fabric, options);
+        session_server_location(fabric->server, options->advertise, fabric->base.location);
     if (fabric->window.base != NULL)
         fabric->base.window = &fabric->window;
     fabric->base.window_bytes = fabric->window.host_bytes;
@@ -135,8 +96,8 @@ enum pando_status fabric_tcp_open(const struct fabric_tcp_options *options, stru
 
 enum pando_status fabric_tcp_start(struct fabric *fabric)
 {
-    struct server *server = tcp_fabric_of(fabric)->server;
-    return server == NULL ? PANDO_OK : server_start(server);
+    struct session_server *server = tcp_fabric_of(fabric)->server;
+    return server == NULL ? PANDO_OK : session_server_start(server);
 }
 
 bool fabric_tcp_reused(const struct fabric *fabric)
@@ -146,13 +107,13 @@ bool fabric_tcp_reused(const struct fabric *fabric)
 
 void fabric_tcp_served(const struct fabric *fabric, struct fabric_served *out)
 {
-    struct server *server = container_of(fabric, const struct tcp_fabric, base)->server;
+    struct session_server *server = container_of(fabric, const struct tcp_fabric, base)->server;
     *out = (struct fabric_served){0};
     if (server == NULL)
         return;
-    out->connections = atomic_load(&server->connections);
+    out->connections = atomic_load(&server->sockets);
     for (unsigned i = 0; i < server->thread_count; i++) {
-        struct server_thread *thread = &server->threads[i];
+        struct tcp_thread *thread = server->threads[i].own;
         out->lists += atomic_load_explicit(&thread->lists, memory_order_relaxed);
         out->operations += atomic_load_explicit(&thread->operations, memory_order_relaxed);
     }
@@ -161,30 +122,8 @@ void fabric_tcp_served(const struct fabric *fabric, struct fabric_served *out)
 static enum pando_status tcp_add_peer(struct fabric *base, uint16_t node, enum fabric_target target,
                                       const char *location)
 {
-    struct tcp_fabric *fabric = tcp_fabric_of(base);
-    struct host_port parts;
-    struct peer *peer = NULL;
-    enum pando_status status = PANDO_OK;
-
-    if (parse_host_port(location, &parts) != PANDO_OK)
-        return PANDO_INVALID;
-    pthread_mutex_lock(&fabric->mutex);
-    list_for_each (link, &fabric->peers) {
-        struct peer *known = container_of(link, struct peer, link);
-        if (known->node == node)
-            peer = known;
-    }
-    if (peer == NULL && (peer = calloc(1, sizeof(*peer))) != NULL)
-        list_push_back(&fabric->peers, &peer->link);
-    if (peer == NULL) {
-        status = PANDO_NO_MEMORY;
-    } else {
-        peer->node = node;
-        peer->target = target;
-        snprintf(peer->location, sizeof(peer->location), "%s", location);
-    }
-    pthread_mutex_unlock(&fabric->mutex);
-    return status;
+    (void)target; /* it says so itself */
+    return session_peers_add(&tcp_fabric_of(base)->peers, node, location);
 }
 
 static enum pando_status tcp_self_read(struct fabric *fabric, uint64_t offset, void *to,

@@ -6,16 +6,8 @@
 #define FABRIC_TCP_TCP_H
 
 #include "fabric/fabric.h"
+#include "fabric/stream/stream.h"
 #include "fabric/window/window.h"
-
-/* TLS 1.3, if `enabled`. A server needs cert and key; a client verifies it against ca. A server
- * with a ca wants a certificate from its clients too. Files in PEM form. */
-struct fabric_tls {
-    bool enabled;
-    const char *cert_file;
-    const char *key_file;
-    const char *ca_file;
-};
 
 struct fabric_tcp_options {
     uint16_t node;

@@ -4,26 +4,6 @@
 
 enum { KIND_SHIFT = 48 };
 
-void wire_put_frame(uint8_t *to, uint32_t size, enum wire_type type, uint16_t count)
-{
-    wire_put_u32(to, size);
-    to[4] = (uint8_t)type;
-    to[5] = 0;
-    wire_put_u16(to + 6, count);
-}
-
-enum wire_parse wire_get_frame(const uint8_t *from, size_t available, struct wire_frame *out)
-{
-    if (available < WIRE_FRAME_HEADER)
-        return WIRE_MORE;
-    out->size = wire_get_u32(from);
-    out->type = from[4];
-    out->count = wire_get_u16(from + 6);
-    if (from[5] != 0 || out->size % 8 != 0 || out->size > WIRE_FRAME_MAX)
-        return WIRE_BAD;
-    return WIRE_OK;
-}
-
 /* ---- lists ----------------------------------------------------------------------------------- */
 
 static uint32_t operand_bytes(const struct fabric_op *op)
@@ -229,33 +209,5 @@ enum wire_parse wire_get_result(const uint8_t *from, size_t available, size_t li
             op->old = wire_get_u64(at);
         at += op_result_bytes(op);
     }
-    return WIRE_OK;
-}
-
-/* ---- calls ----------------------------------------------------------------------------------- */
-
-void wire_put_call(uint8_t *to, uint64_t tag, uint16_t word, const void *body, uint32_t size)
-{
-    wire_put_u64(to, tag);
-    wire_put_u16(to + 8, word);
-    wire_put_u16(to + 10, 0);
-    wire_put_u32(to + 12, size);
-    if (size == 0)
-        return;
-    wire_put_u64(to + WIRE_CALL_HEADER + wire_padded(size) - 8, 0);
-    memcpy(to + WIRE_CALL_HEADER, body, size);
-}
-
-enum wire_parse wire_get_call(const uint8_t *from, uint32_t frame_size, struct wire_call *out)
-{
-    if (frame_size < WIRE_CALL_HEADER)
-        return WIRE_BAD;
-    out->tag = wire_get_u64(from);
-    out->word = wire_get_u16(from + 8);
-    out->size = wire_get_u32(from + 12);
-    out->body = from + WIRE_CALL_HEADER;
-    if (out->size > FABRIC_CALL_BYTES_MAX ||
-        frame_size != WIRE_CALL_HEADER + wire_padded(out->size))
-        return WIRE_BAD;
     return WIRE_OK;
 }

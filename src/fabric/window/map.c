@@ -259,6 +259,20 @@ err_close:
     return status;
 }
 
+enum pando_status window_map_served(struct window *window, const char *path, uint16_t node,
+                                    uint64_t host_bytes, uint64_t device_bytes, char *error,
+                                    size_t error_bytes)
+{
+    if (path != NULL)
+        return window_map_file(window, path, WINDOW_CREATE, node, host_bytes, device_bytes, error,
+                               error_bytes);
+    enum pando_status status = window_map_private(window, node, host_bytes, device_bytes);
+    if (status != PANDO_OK)
+        snprintf(error, error_bytes, "cannot map %llu bytes of memory",
+                 (unsigned long long)host_bytes);
+    return status;
+}
+
 void window_unmap(struct window *window)
 {
     if (window->base == NULL)

@@ -44,6 +44,13 @@ PANDO_MUST_CHECK enum pando_status window_map_file(struct window *window, const 
                                                    uint64_t host_bytes, uint64_t device_bytes,
                                                    char *error, size_t error_bytes);
 
+/* The window of a server: the file at `path`, created or kept, or private memory when that is
+ * NULL. */
+PANDO_MUST_CHECK enum pando_status window_map_served(struct window *window, const char *path,
+                                                     uint16_t node, uint64_t host_bytes,
+                                                     uint64_t device_bytes, char *error,
+                                                     size_t error_bytes);
+
 void window_unmap(struct window *window);
 
 /* Where [offset, offset + size) lies, or NULL if any of it is not the users'. */

@@ -1,0 +1,2 @@
+# Whether a guest comes up at all.
+true

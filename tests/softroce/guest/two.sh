@@ -1,0 +1,32 @@
+# One of two guests: a memory node here, its client there.
+. /test/lib.sh
+wire=$(ls /sys/class/net | grep '^e' | head -n 1)
+[ "$role" = memory ] && own=10.9.0.2 || own=10.9.0.1
+ip addr add "$own/24" dev "$wire"
+ip link set "$wire" up
+rdma link add rxe0 type rxe netdev "$wire"
+# The two share no files: both know this.
+(umask 077 && echo "known to both guests of a test" >/tmp/secret)
+
+if [ "$role" = memory ]; then
+    start_memory 10.9.0.2:7000 rxe0 --size 64M || exit 1
+    # Until the client has said that it is done, or the time is up.
+    timeout 80 nc -l -p 7001 >/tmp/done
+    kill "$memory"
+    wait "$memory" || failed=1
+    grep -q passed /tmp/done || failed=1
+    exit $failed
+fi
+
+pool=verbs:10.9.0.2:7000
+for i in $(seq 100); do
+    pando status --pool $pool --secret-file /tmp/secret >/dev/null 2>&1 && break
+    sleep 0.2
+done
+check status pando status --pool $pool --secret-file /tmp/secret
+check write softroce_kv $pool /tmp/secret write 100
+check read softroce_kv $pool /tmp/secret check 100
+check capture softroce_capture $pool /tmp/secret rxe0 "$wire" near
+[ $failed = 0 ] && word=passed || word=failed
+echo $word | timeout 5 nc 10.9.0.2 7001
+exit $failed
