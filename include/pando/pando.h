@@ -134,7 +134,7 @@ struct pando_options {
      * tcp:HOST:PORT[,HOST:PORT...]      memory nodes elsewhere; all of the pool's, in order
      * verbs:HOST:PORT[,HOST:PORT...]    the same, reached by RDMA */
     const char *uri;
-    const char *secret_file; /* tcp, verbs: a file with the secret that the memory nodes were given */
+    const char *secret_file; /* tcp, verbs: a file with the secret of the memory nodes */
     int tls;                 /* tcp: not 0 to encrypt; the process then ignores SIGPIPE */
     const char *tls_ca;      /* PEM files: who is trusted, */
     const char *tls_cert;    /* and this client's own certificate */
