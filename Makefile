@@ -30,7 +30,7 @@ check-long: all
 PREFIX ?= /usr/local
 install: deps build/build.ninja
 	@cmake -DCMAKE_INSTALL_PREFIX="$(PREFIX)" -S . -B build >/dev/null
-	@cmake --build build --target pando pando_shared pando_archive
+	@cmake --build build --target pando pando_shared pando_archive pages
 	@DESTDIR="$(DESTDIR)" cmake --install build
 
 format:

@@ -26,8 +26,10 @@
  *
  * Threads. Pools and tables may be used by all threads at once. Iterators and queues are used by one thread
  * at a time. A call blocks its thread until it is done; each thread gets a connection of its own with its
- * first call (up to PANDO_THREADS_MAX per pool), and gives it up when it ends or the pool is closed. No
- * function may be called from inside a callback of this library: PANDO_INVALID.
+ * first call (up to PANDO_THREADS_MAX per pool), and gives it up when it ends or the pool is closed. One that
+ * writes takes 8 MiB of each memory node with it while it has it, besides memory at hand for new pairs: many
+ * threads want a larger pool. No function may be called from inside a callback of this library:
+ * PANDO_INVALID.
  *
  * Waiting. Every call returns in bounded time, also when memory nodes are gone: mostly within seconds; half
  * a minute for one that has to join the pool again.
@@ -134,7 +136,7 @@ struct pando_options {
     const char *uri;
     const char
         *secret_file;     /* tcp, verbs: a file with the secret that the memory nodes were given */
-    int tls;              /* tcp: not 0 to encrypt */
+    int tls;              /* tcp: not 0 to encrypt; the process then ignores SIGPIPE */
     const char *tls_ca;   /* PEM files: who is trusted, */
     const char *tls_cert; /* and this client's own certificate */
     const char *tls_key;  /* and key, where the memory nodes ask for one */
@@ -174,7 +176,8 @@ struct pando_table_options {
 };
 
 /* A name has 1 to 63 bytes and does not begin with '#'. EXISTS; INVALID a bad name or engine, sizes that do
- * not go together; TOO_LARGE; FULL. UNKNOWN: it exists, and perhaps we were the ones who made it. */
+ * not go together; TOO_LARGE; FULL. UNKNOWN: it exists, and perhaps we were the ones who made it. BROKEN,
+ * TIMEOUT: it may exist without being usable; drop it, and try again. */
 PANDO_API PANDO_MUST_CHECK enum pando_status
 pando_table_create(struct pando_pool *pool, const char *name,
                    const struct pando_table_options *options);

@@ -1,5 +1,6 @@
 /*
- * config.h - the options of a command, each defined once: for flags, environment, file and --help.
+ * config.h - the options of a command, each defined once: for flags, environment, file, --help, the
+ * manual and shell completion.
  *
  *   struct settings {
  *       const char *listen;
@@ -108,5 +109,12 @@ void config_fini(struct config *config);
 
 /* Writes the --help text as snprintf does: cut to `out_size`, the full length returned. */
 size_t config_help(const struct config_command *command, char *out, size_t out_size);
+
+/* The same options as a manual page, in the language of man(7): of pando-COMMAND(1). */
+size_t config_man(const struct config_command *command, char *out, size_t out_size);
+
+/* And for the completion of shells: a line "--flag<TAB>METAVAR<TAB>help" for each, with an empty
+ * METAVAR for flags without a value. */
+size_t config_flags(const struct config_command *command, char *out, size_t out_size);
 
 #endif

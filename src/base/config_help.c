@@ -102,12 +102,7 @@ const char *config_nearest(const struct config_command *command, const char *nam
 
 /* --- help --- */
 
-struct text {
-    char *out;
-    size_t capacity, size; /* `size` counts also what did not fit */
-};
-
-__attribute__((format(printf, 2, 3))) static size_t put(struct text *text, const char *format, ...)
+size_t config_put(struct config_text *text, const char *format, ...)
 {
     bool fits = text->size < text->capacity;
     va_list arguments;
@@ -122,51 +117,56 @@ __attribute__((format(printf, 2, 3))) static size_t put(struct text *text, const
 }
 
 /* Appends words, starting in `column`, breaking lines before HELP_WIDTH and indenting them. */
-static void put_wrapped(struct text *text, const char *words, size_t column, size_t indent)
+static void put_wrapped(struct config_text *text, const char *words, size_t column, size_t indent)
 {
     while (*words != '\0') {
         size_t size = strcspn(words, " ");
         if (column > indent && column + 1 + size > HELP_WIDTH) {
-            put(text, "\n%*s", (int)indent, "");
+            config_put(text, "\n%*s", (int)indent, "");
             column = indent;
         } else if (column > indent) {
-            column += put(text, " ");
+            column += config_put(text, " ");
         }
-        column += put(text, "%.*s", (int)size, words);
+        column += config_put(text, "%.*s", (int)size, words);
         words += size;
         words += strspn(words, " ");
     }
-    put(text, "\n");
+    config_put(text, "\n");
 }
 
-static void put_option(struct text *text, const struct config_option *option)
+void config_option_words(const struct config_option *option, char *out, size_t out_size)
+{
+    const char *default_text = option->default_text;
+    if (option->type == CONFIG_BOOL && default_text == NULL)
+        default_text = "false";
+    if (option->required)
+        snprintf(out, out_size, "%s (required)", option->help);
+    else if (default_text != NULL && !option->secret)
+        snprintf(out, out_size, "%s (default: %s)", option->help, default_text);
+    else
+        snprintf(out, out_size, "%s", option->help);
+}
+
+static void put_option(struct config_text *text, const struct config_option *option)
 {
     char words[1024];
     size_t column;
 
     if (option->type == CONFIG_BOOL)
-        column = put(text, "  --[no-]%s", option->name);
+        column = config_put(text, "  --[no-]%s", option->name);
     else
-        column = put(text, "  --%s %s", option->name, option->metavar);
+        column = config_put(text, "  --%s %s", option->name, option->metavar);
     if (column + 2 > HELP_COLUMN) {
-        put(text, "\n");
+        config_put(text, "\n");
         column = 0;
     }
-    put(text, "%*s", (int)(HELP_COLUMN - column), "");
+    config_put(text, "%*s", (int)(HELP_COLUMN - column), "");
 
-    const char *default_text = option->default_text;
-    if (option->type == CONFIG_BOOL && default_text == NULL)
-        default_text = "false";
-    if (option->required)
-        snprintf(words, sizeof(words), "%s (required)", option->help);
-    else if (default_text != NULL && !option->secret)
-        snprintf(words, sizeof(words), "%s (default: %s)", option->help, default_text);
-    else
-        snprintf(words, sizeof(words), "%s", option->help);
+    config_option_words(option, words, sizeof(words));
     put_wrapped(text, words, HELP_COLUMN, HELP_COLUMN);
 }
 
-static const struct config_option config_flag = {
+const struct config_option config_file_option = {
     .name = "config",
     .metavar = "FILE",
     .help = "Read options from FILE: lines 'name = value', for one command under '[command]'.",
@@ -175,28 +175,28 @@ static const struct config_option config_flag = {
 
 size_t config_help(const struct config_command *command, char *out, size_t out_size)
 {
-    struct text text = {.out = out, .capacity = out_size};
+    struct config_text text = {.out = out, .capacity = out_size};
     const char *example_name = command->option_count > 0 ? command->options[0].name : "config";
     char variable[CONFIG_VARIABLE_MAX];
 
     if (out_size > 0)
         out[0] = '\0';
-    put(&text, "Usage: pando %s [OPTION]...%s%s\n\n", command->name,
-        command->positionals == NULL ? "" : " ",
-        command->positionals == NULL ? "" : command->positionals);
+    config_put(&text, "Usage: pando %s [OPTION]...%s%s\n\n", command->name,
+               command->positionals == NULL ? "" : " ",
+               command->positionals == NULL ? "" : command->positionals);
     put_wrapped(&text, command->summary, 0, 0);
 
-    put(&text, "\nOptions:\n");
+    config_put(&text, "\nOptions:\n");
     for (size_t i = 0; i < command->option_count; i++)
         put_option(&text, &command->options[i]);
-    put_option(&text, &config_flag);
-    put(&text, "  %-*s%s\n\n", HELP_COLUMN - 2, "--help", "Print this text.");
+    put_option(&text, &config_file_option);
+    config_put(&text, "  %-*s%s\n\n", HELP_COLUMN - 2, "--help", "Print this text.");
 
-    put(&text,
-        "An option may also be set in the environment (%s for --%s)\n"
-        "or in the file. A flag wins over the environment, and that over the file.\n",
-        config_variable(example_name, variable), example_name);
+    config_put(&text,
+               "An option may also be set in the environment (%s for --%s)\n"
+               "or in the file. A flag wins over the environment, and that over the file.\n",
+               config_variable(example_name, variable), example_name);
     if (command->example != NULL)
-        put(&text, "\nExample:\n  %s\n", command->example);
+        config_put(&text, "\nExample:\n  %s\n", command->example);
     return text.size;
 }

@@ -27,7 +27,7 @@ int cmd_memory(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_shell(int argc, char **argv);
 int cmd_fabric_bench(int argc, char **argv);
-int cmd_run(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
 
 /* How the program was called: for what people are told to type. */
 extern const char *cmd_program;
@@ -68,12 +68,23 @@ struct cmd_pool {
         CONFIG_TEXT_INTO(settings, member)                                                         \
     }
 
-#define CMD_POOL_OPTIONS(settings)                                                                 \
+#define CMD_METRICS_OPTION(settings, member)                                                       \
+    {                                                                                              \
+        .name = "metrics", .metavar = "HOST:PORT",                                                 \
+        .help = "Answer GET /metrics for Prometheus here, for example 127.0.0.1:9380; a port "     \
+                "alone is one of 127.0.0.1.",                                                      \
+        CONFIG_TEXT_INTO(settings, member)                                                         \
+    }
+
+#define CMD_POOL_OPTIONS(settings) CMD_POOL_OPTIONS_IF(settings, true)
+
+/* The same, for a command that may also do without a pool. */
+#define CMD_POOL_OPTIONS_IF(settings, needed)                                                      \
     {.name = "pool",                                                                               \
      .metavar = "URI",                                                                             \
      .help = "The pool: embedded:SIZE, shm:NAME[,NAME...], tcp:HOST:PORT[,HOST:PORT...], "         \
              "verbs:HOST:PORT[,HOST:PORT...] or sim:nic=cx5,compute=8,memory=8,seed=1.",           \
-     .required = true,                                                                             \
+     .required = needed,                                                                           \
      CONFIG_TEXT_INTO(settings, pool.uri)},                                                        \
         {.name = "secret-file",                                                                    \
          .metavar = "FILE",                                                                        \

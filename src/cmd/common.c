@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "cmd/cmd.h"
 
-enum { HELP_BYTES = 16 * 1024, ERROR_BYTES = 512 };
+enum { HELP_BYTES = 64 * 1024, ERROR_BYTES = 512 };
 
 static void say(const char *command, const char *format, va_list arguments)
 {
@@ -38,9 +38,39 @@ int cmd_usage(const char *command, const char *format, ...)
     return EXIT_USAGE;
 }
 
+typedef size_t (*help_fn)(const struct config_command *command, char *out, size_t out_size);
+
+static void print_help(const struct config_command *command, help_fn help)
+{
+    char *text = malloc(HELP_BYTES);
+    if (text != NULL) {
+        help(command, text, HELP_BYTES);
+        fputs(text, stdout);
+    }
+    free(text);
+}
+
+/* --help=man and --help=flags: what manual pages and completions are made from. */
+static help_fn other_help(int argc, char **argv)
+{
+    if (argc != 2 || strncmp(argv[1], "--help=", 7) != 0)
+        return NULL;
+    if (strcmp(argv[1] + 7, "man") == 0)
+        return config_man;
+    return strcmp(argv[1] + 7, "flags") == 0 ? config_flags : NULL;
+}
+
 bool cmd_load(struct config *config, const struct config_command *command, int argc, char **argv,
               void *settings, int *out_exit)
 {
+    help_fn other = other_help(argc, argv);
+    *out_exit = EXIT_OK;
+    if (other != NULL) {
+        *config = (struct config){.help = true};
+        arena_init(&config->arena, 64);
+        print_help(command, other);
+        return false;
+    }
     enum pando_status status = config_load(config, command, argc, argv, settings);
     if (status != PANDO_OK) {
         cmd_error(command->name, "%s", config->error);
@@ -49,13 +79,7 @@ bool cmd_load(struct config *config, const struct config_command *command, int a
     }
     if (!config->help)
         return true;
-    char *text = malloc(HELP_BYTES);
-    if (text != NULL) {
-        config_help(command, text, HELP_BYTES);
-        fputs(text, stdout);
-    }
-    free(text);
-    *out_exit = EXIT_OK;
+    print_help(command, config_help);
     return false;
 }
 

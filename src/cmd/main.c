@@ -8,30 +8,129 @@
 #include "cmd/bench_engine.h"
 #include "cmd/check.h"
 #include "cmd/cmd.h"
+#include "cmd/completion.h"
+#include "cmd/dump.h"
+#include "cmd/table.h"
+#include "cmd/top.h"
 
 const char *cmd_program = "pando";
 
+/* A name of two words is a command of a group: `pando table list`. */
 static const struct cmd commands[] = {
-    {"run", "start a memory node on this machine and a shell on it: the quickest look", cmd_run},
+    {"serve", "serve a pool to Redis clients", cmd_serve},
     {"memory", "run a memory node", cmd_memory},
     {"status", "show what is in a pool and whether its memory nodes can be reached", cmd_status},
+    {"top", "show live what servers do and how their pool is", cmd_top},
+    {"table list", "list the tables of a pool", cmd_table_list},
+    {"table create", "create a table", cmd_table_create},
+    {"table drop", "remove a table", cmd_table_drop},
+    {"table verify", "check tables, also while they are used", cmd_table_verify},
+    {"dump", "write a table to a file", cmd_dump},
+    {"load", "load such a file into a table", cmd_load_file},
     {"shell", "read and write the words of a pool by hand", cmd_shell},
     {"bench", "measure an engine", cmd_bench},
+    {"completion", "print the completion of commands and options for a shell", cmd_completion},
     {"fabric-bench", "measure raw operations on a pool", cmd_fabric_bench},
     {"check", "attack an engine in a simulated cluster and check what its clients saw", cmd_check},
 };
 
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
-static void print_help(FILE *out)
+/* All commands, or those of a group. */
+static void print_help(FILE *out, const char *group)
 {
-    fprintf(out, "Usage: pando COMMAND [OPTION]...\n\n"
-                 "Pando is an ordered key-value store on disaggregated memory.\n\nCommands:\n");
-    for (size_t i = 0; i < COMMANDS; i++)
-        fprintf(out, "  %-14s %s\n", commands[i].name, commands[i].summary);
+    size_t size = group == NULL ? 0 : strlen(group);
+    fprintf(out,
+            "Usage: pando %s%sCOMMAND [OPTION]...\n\n"
+            "Pando is an ordered key-value store on disaggregated memory.\n\nCommands:\n",
+            group == NULL ? "" : group, group == NULL ? "" : " ");
+    for (size_t i = 0; i < COMMANDS; i++) {
+        if (strncmp(commands[i].name, group == NULL ? "" : group, size) == 0)
+            fprintf(out, "  %-14s %s\n", commands[i].name, commands[i].summary);
+    }
     fprintf(out, "\n`pando COMMAND --help` describes a command; `pando --version` says which "
                  "release this is.\n\n"
                  "Example:\n  pando fabric-bench --pool embedded:1G\n");
+}
+
+/* The command that the arguments begin with, and how many words its name has. */
+static const struct cmd *find_command(int argc, char **argv, int *words)
+{
+    for (size_t i = 0; i < COMMANDS; i++) {
+        const char *name = commands[i].name, *space = strchr(name, ' ');
+        size_t first = space == NULL ? strlen(name) : (size_t)(space - name);
+        if (strlen(argv[1]) != first || strncmp(argv[1], name, first) != 0)
+            continue;
+        if (space != NULL && (argc < 3 || strcmp(argv[2], space + 1) != 0))
+            continue;
+        *words = space == NULL ? 1 : 2;
+        return &commands[i];
+    }
+    return NULL;
+}
+
+static bool is_group(const char *word)
+{
+    size_t size = strlen(word);
+    for (size_t i = 0; i < COMMANDS; i++) {
+        if (strncmp(commands[i].name, word, size) == 0 && commands[i].name[size] == ' ')
+            return true;
+    }
+    return false;
+}
+
+static int run_group(int argc, char **argv)
+{
+    bool help = argc > 2 && (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0);
+    if (help || argc < 3) {
+        print_help(help ? stdout : stderr, argv[1]);
+        return help ? EXIT_OK : EXIT_USAGE;
+    }
+    fprintf(stderr, "pando %s: %.64s: no such command; `pando %s --help` lists them\n", argv[1],
+            argv[2], argv[1]);
+    return EXIT_USAGE;
+}
+
+/* pando(1), in the language of man(7). */
+static void print_man(void)
+{
+    printf(".TH PANDO 1 \"\" \"pando %s\" \"User Commands\"\n.SH NAME\n"
+           "pando \\- an ordered key-value store on disaggregated memory\n"
+           ".SH SYNOPSIS\n.B pando\n.I COMMAND\n[\\fIOPTION\\fR]...\n"
+           ".SH DESCRIPTION\nMemory nodes hold the bytes; every other process reaches them by "
+           "one-sided READ, WRITE and CAS over shared memory or TCP.\n.SH COMMANDS\n",
+           PANDO_RELEASE);
+    for (size_t i = 0; i < COMMANDS; i++)
+        printf(".TP\n.B %s\n%s\n", commands[i].name, commands[i].summary);
+    printf(".SH OPTIONS\n.TP\n\\fB\\-\\-help\\fR\nList the commands; "
+           "\\fBpando\\fR \\fICOMMAND\\fR \\fB\\-\\-help\\fR describes one.\n"
+           ".TP\n\\fB\\-\\-version\\fR\nSay which release this is.\n"
+           ".SH FILES\nEvery command reads its options also from the environment and from the "
+           "file that \\fB\\-\\-config\\fR names; the pages of the commands say how.\n"
+           ".SH SEE ALSO\n");
+    for (size_t i = 0; i < COMMANDS; i++) {
+        printf(".BR pando\\-");
+        for (const char *p = commands[i].name; *p != '\0'; p++)
+            fputs(*p == ' ' || *p == '-' ? "\\-" : (char[]){*p, '\0'}, stdout);
+        printf(" (1)%s\n", i + 1 < COMMANDS ? "," : "");
+    }
+}
+
+/* What manual pages and completions are made from. */
+static int print_for_machines(const char *what)
+{
+    if (strcmp(what, "man") == 0) {
+        print_man();
+        return EXIT_OK;
+    }
+    if (strcmp(what, "commands") != 0) {
+        fprintf(stderr, "pando: --help=%.32s: there is --help, --help=man and --help=commands\n",
+                what);
+        return EXIT_USAGE;
+    }
+    for (size_t i = 0; i < COMMANDS; i++)
+        printf("%s\t%s\n", commands[i].name, commands[i].summary);
+    return EXIT_OK;
 }
 
 /* How many letters at the beginning and at the end two words share. */
@@ -70,21 +169,25 @@ int main(int argc, char **argv)
     if (argc > 0 && argv[0][0] != '\0')
         cmd_program = argv[0];
     if (argc < 2) {
-        print_help(stderr);
+        print_help(stderr, NULL);
         return EXIT_USAGE;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
-        print_help(stdout);
+        print_help(stdout, NULL);
         return EXIT_OK;
     }
+    if (strncmp(argv[1], "--help=", 7) == 0)
+        return print_for_machines(argv[1] + 7);
     if (strcmp(argv[1], "--version") == 0) {
         printf("pando %s\n", PANDO_RELEASE);
         return EXIT_OK;
     }
-    for (size_t i = 0; i < COMMANDS; i++) {
-        if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
-    }
+    int words;
+    const struct cmd *found = find_command(argc, argv, &words);
+    if (found != NULL)
+        return found->run(argc - words, argv + words);
+    if (is_group(argv[1]))
+        return run_group(argc, argv);
     return unknown_command(argv[1]);
 }

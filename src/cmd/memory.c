@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cmd/cmd.h"
+#include "cmd/memory_metrics.h"
 #include "fabric/shm/shm.h"
 #include "fabric/tcp/tcp.h"
 #include "fabric/verbs/verbs.h"
@@ -22,7 +23,7 @@ struct settings {
     const char *shm, *verbs;
     uint64_t size, node, threads;
     const char *secret_file, *tls_cert, *tls_key, *tls_ca;
-    const char *log_level;
+    const char *log_level, *metrics;
 };
 
 static const struct config_option options[] = {
@@ -75,6 +76,7 @@ static const struct config_option options[] = {
      .metavar = "FILE",
      .help = "Let in only clients with a certificate of this authority (PEM).",
      CONFIG_TEXT_INTO(struct settings, tls_ca)},
+    CMD_METRICS_OPTION(struct settings, metrics),
     CMD_LOG_LEVEL_OPTION(struct settings, log_level, "warn"),
 };
 
@@ -176,6 +178,7 @@ struct node {
     char path[FABRIC_LOCATION_MAX]; /* of the window; "" for private memory */
     struct fabric *fabric;
     struct memnode *memnode;
+    struct memory_metrics *metrics; /* NULL: not asked for */
     char error[ERROR_BYTES];
 };
 
@@ -242,6 +245,17 @@ static enum pando_status start_fabric(struct node *node)
     return status;
 }
 
+static enum pando_status start_metrics(struct node *node)
+{
+    const struct settings *settings = node->settings;
+    bool tcp = settings->listen != NULL && settings->verbs == NULL;
+    memory_served_fn served = settings->verbs != NULL ? fabric_verbs_served
+                              : tcp                   ? fabric_tcp_served
+                                                      : fabric_shm_served;
+    return memory_metrics_start(settings->metrics, node->fabric, served, tcp, node->memnode,
+                                &node->metrics, node->error, sizeof(node->error));
+}
+
 static void print_ready(const struct node *node)
 {
     char size[FORMAT_SIZE_MAX];
@@ -261,6 +275,8 @@ static void print_ready(const struct node *node)
     if (verbs)
         printf(", %s, lock table %s", fabric_verbs_device(node->fabric),
                fabric_verbs_on_chip(node->fabric) ? "on the card" : "in host memory");
+    if (node->metrics != NULL)
+        printf(", metrics at %s", memory_metrics_address(node->metrics));
     printf("\n");
     fflush(stdout);
 }
@@ -303,6 +319,8 @@ static int serve(struct node *node)
             memnode_open(node->fabric, &memory, &node->memnode, node->error, sizeof(node->error));
     if (status == PANDO_OK)
         status = start_fabric(node);
+    if (status == PANDO_OK && node->settings->metrics != NULL)
+        status = start_metrics(node);
     if (status == PANDO_OK) {
         print_ready(node);
         while (sigwait(&signals, &got) != 0)
@@ -310,6 +328,8 @@ static int serve(struct node *node)
     } else {
         cmd_error("memory", "%s", node->error[0] != '\0' ? node->error : pando_status_text(status));
     }
+    if (node->metrics != NULL)
+        memory_metrics_stop(node->metrics);
     if (node->fabric != NULL)
         fabric_close(node->fabric);
     if (node->memnode != NULL)

@@ -125,7 +125,8 @@ enum pando_status engine_modify_co(struct engine *engine, struct slice key, bool
     enum pando_status status = key_check(engine, key);
     if (status != PANDO_OK)
         return status;
-    status = engine->ops->modify_co(engine, key, blind, modify_checked, &checked);
+    status =
+        engine->ops->modify_co(engine, key, blind ? ENGINE_BLIND : 0, modify_checked, &checked);
     return status == PANDO_OK ? checked.status : status;
 }
 
@@ -156,7 +157,8 @@ enum pando_status engine_put_co(struct engine *engine, struct slice key, struct 
     if (status == PANDO_OK)
         status = value_check(engine, value);
     if (status == PANDO_OK)
-        status = engine->ops->modify_co(engine, key, true, put_change, &put);
+        status =
+            engine->ops->modify_co(engine, key, ENGINE_BLIND | ENGINE_ANYWHERE, put_change, &put);
     return status == PANDO_OK ? put.status : status;
 }
 
@@ -172,7 +174,8 @@ enum pando_status engine_delete_co(struct engine *engine, struct slice key)
     enum pando_status found = PANDO_OK;
     enum pando_status status = key_check(engine, key);
     if (status == PANDO_OK)
-        status = engine->ops->modify_co(engine, key, true, delete_change, &found);
+        status = engine->ops->modify_co(engine, key, ENGINE_BLIND | ENGINE_ANYWHERE, delete_change,
+                                        &found);
     return status == PANDO_OK ? found : status;
 }
 

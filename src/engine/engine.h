@@ -93,9 +93,8 @@ struct engine_change {
     struct slice value;
 };
 
-/* `old` is NULL when the key is absent. May be called several times for one operation, and on other
- * threads of the process (one at a time, while the operation's own task waits): only the last call
- * counts. Does not suspend. */
+/* `old` is NULL when the key is absent. May be called several times for one operation: only the
+ * last call counts. Does not suspend. */
 typedef struct engine_change (*engine_modify_fn)(void *context, const struct slice *old);
 
 /* Conditional puts, counters and the like. With `blind` the old value is not fetched if that would
@@ -150,15 +149,26 @@ struct engine_stats {
 /* Sums over the process. */
 void engine_stats(const struct engine_table *table, struct engine_stats *out);
 
-/* Walks the whole table and checks its structure; nobody writes meanwhile. CORRUPT and one line
- * that says what and where. */
+/* Walks the whole table and checks its structure and every value. Others may write meanwhile: what
+ * is only a change under way is not reported, and the census is then not of one moment. CORRUPT, and
+ * as many lines as fit that say what is damaged and where; after a few it gives up looking for more.
+ */
 struct engine_census {
     uint64_t nodes, leaves, pairs, bytes;
+    uint64_t damaged; /* places; what lies behind them was not looked at */
+    uint64_t
+        unsettled; /* places that changed at every look until it gave up: nothing is said of them */
 };
 PANDO_MUST_CHECK enum pando_status
 engine_verify_co(struct engine *engine, struct engine_census *out, char *error, size_t error_bytes);
 
 /* ---- implementing one ------------------------------------------------------------------------ */
+
+/* How a change is to be made: bits. */
+enum {
+    ENGINE_BLIND = 1,    /* the old value is not fetched if that costs a round trip */
+    ENGINE_ANYWHERE = 2, /* fn may be called on another thread while this one's task waits */
+};
 
 struct engine_ops {
     const char *name;
@@ -174,7 +184,7 @@ struct engine_ops {
     void (*detach_co)(struct engine *engine);
     enum pando_status (*get_co)(struct engine *engine, struct slice key, void *value,
                                 size_t capacity, size_t *size);
-    enum pando_status (*modify_co)(struct engine *engine, struct slice key, bool blind,
+    enum pando_status (*modify_co)(struct engine *engine, struct slice key, unsigned how,
                                    engine_modify_fn fn, void *context);
     enum pando_status (*scan_co)(struct engine *engine, const struct engine_range *range,
                                  engine_scan_fn fn, void *context);

@@ -255,6 +255,12 @@ struct fabric_counters {
     uint64_t retries;   /* counted by engines: what had to be done again */
 };
 
+/* What a process has done for others; 0 where the others do it themselves, as on shared memory. */
+struct fabric_served {
+    uint64_t connections; /* now */
+    uint64_t lists, operations;
+};
+
 /* The kind of node at the other end. */
 enum fabric_target fabric_endpoint_target(const struct fabric_endpoint *endpoint);
 uint16_t fabric_endpoint_node(const struct fabric_endpoint *endpoint);

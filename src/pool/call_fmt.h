@@ -18,7 +18,7 @@
 
 #include <stdint.h>
 
-enum pool_method { POOL_GRANT = 1, POOL_RETURN, POOL_SWEEP, POOL_STATS };
+enum pool_method { POOL_GRANT = 1, POOL_RETURN, POOL_SWEEP, POOL_STATS, POOL_METHODS };
 
 struct pool_grant_request {
     uint32_t block_bytes;

@@ -9,6 +9,7 @@
 #define POOL_MEMNODE_H
 
 #include "fabric/fabric.h"
+#include "pool/pool.h"
 
 struct memnode;
 
@@ -33,5 +34,19 @@ void memnode_close(struct memnode *memnode);
 
 /* The least window that holds a pool's tables and one chunk. */
 uint64_t memnode_bytes_min(void);
+
+/* ---- what it can say of itself (any thread) -------------------------------------------------- */
+
+void memnode_stats(struct memnode *memnode, struct pool_node_stats *out);
+
+/* Members that there are, up to `capacity`; the table is on node 0, elsewhere there are none. */
+void memnode_members(struct memnode *memnode, struct pool_member *out, unsigned capacity,
+                     unsigned *count);
+
+/* Calls that were answered, by method, and those of them with an error. */
+struct memnode_calls {
+    uint64_t answered[POOL_METHODS], errors;
+};
+void memnode_calls(const struct memnode *memnode, struct memnode_calls *out);
 
 #endif

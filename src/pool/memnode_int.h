@@ -42,6 +42,7 @@ struct memnode {
     struct block_class classes[CLASSES_MAX];
     size_t class_count;
     struct pool_node_stats stats;
+    _Atomic uint64_t calls[POOL_METHODS], call_errors; /* not under the latch */
 };
 
 enum pando_status memnode_word_read(struct memnode *memnode, uint64_t offset, uint64_t *out);
@@ -62,7 +63,6 @@ enum pando_status memnode_return_co(struct memnode *memnode, struct fabric_ident
                                     uint32_t count);
 enum pando_status memnode_sweep_co(struct memnode *memnode, struct fabric_identity dead,
                                    struct pool_sweep_reply *reply);
-void memnode_stats(struct memnode *memnode, struct pool_node_stats *out);
 
 /* memnode_redo.c: what dead writers left half done when the node itself went down (R16) */
 enum pando_status memnode_intents_redo(struct memnode *memnode);

@@ -1,6 +1,7 @@
 /*
  * memnode_serve.c - calls, taken apart and checked.
  */
+#include <stdatomic.h>
 #include <string.h>
 
 #include "pool/memnode_int.h"
@@ -64,9 +65,8 @@ static enum pando_status serve_sweep(struct memnode *memnode, struct fabric_requ
     return status;
 }
 
-enum pando_status memnode_serve(void *context, struct fabric_request *request)
+static enum pando_status serve(struct memnode *memnode, struct fabric_request *request)
 {
-    struct memnode *memnode = context;
     switch (request->method) {
     case POOL_GRANT:
         return serve_grant(memnode, request);
@@ -84,4 +84,15 @@ enum pando_status memnode_serve(void *context, struct fabric_request *request)
     default:
         return PANDO_UNSUPPORTED;
     }
+}
+
+enum pando_status memnode_serve(void *context, struct fabric_request *request)
+{
+    struct memnode *memnode = context;
+    enum pando_status status = serve(memnode, request);
+    unsigned method = request->method < POOL_METHODS ? request->method : 0;
+    atomic_fetch_add_explicit(&memnode->calls[method], 1, memory_order_relaxed);
+    if (status != PANDO_OK)
+        atomic_fetch_add_explicit(&memnode->call_errors, 1, memory_order_relaxed);
+    return status;
 }

@@ -7,10 +7,13 @@
 
 #include "rt/rt.h"
 
+/* What epoll calls them. RT_HANG_UP comes without being asked for. */
+enum { RT_READABLE = 0x001, RT_WRITABLE = 0x004, RT_HANG_UP = 0x018 };
+
 /* Level-triggered readiness. `ready` runs on the loop, not on a task, and may remove the rt_fd. */
 struct rt_fd {
     int fd;
-    uint32_t events; /* EPOLLIN | EPOLLOUT */
+    uint32_t events; /* RT_READABLE | RT_WRITABLE, or 0 */
     void (*ready)(struct rt_fd *self, uint32_t events);
 };
 

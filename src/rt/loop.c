@@ -28,6 +28,10 @@ enum {
     TURNS_PER_EPOLL = 16, /* when busy: how often the descriptors are looked at */
 };
 
+_Static_assert((int)RT_READABLE == (int)EPOLLIN && (int)RT_WRITABLE == (int)EPOLLOUT &&
+                   (int)RT_HANG_UP == ((int)EPOLLHUP | (int)EPOLLERR),
+               "handed to epoll as they are");
+
 struct real_loop {
     struct rt_loop base;
     struct heap timers;
@@ -75,6 +79,14 @@ static uint64_t real_tick_ns(struct rt_loop *loop)
 static uint64_t real_coarse_ns(struct rt_loop *loop)
 {
     return real(loop)->turn_ns;
+}
+
+static uint64_t real_wall_us(struct rt_loop *loop)
+{
+    (void)loop;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / RT_NS_PER_US;
 }
 
 static uint64_t real_random(struct rt_loop *loop)
@@ -127,6 +139,7 @@ static const struct rt_driver real_driver = {
     .now_ns = real_now_ns,
     .coarse_ns = real_coarse_ns,
     .tick_ns = real_tick_ns,
+    .wall_us = real_wall_us,
     .random = real_random,
     .ready = real_ready,
     .post = real_post,

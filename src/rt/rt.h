@@ -142,6 +142,15 @@ uint64_t rt_coarse_ns(void);
 #define RT_TICK_NS (10 * RT_NS_PER_MS)
 uint64_t rt_tick_ns(void);
 
+/* The time of day as microseconds since 1970 (UTC), for what has to mean the same to everybody: it
+ * may jump, and machines differ. In the simulator it goes with virtual time. */
+uint64_t rt_wall_us(void);
+
+static inline uint64_t rt_wall_ms(void)
+{
+    return rt_wall_us() / 1000;
+}
+
 /* 64 random bits; not for secrets. */
 uint64_t rt_random(void);
 

@@ -55,6 +55,7 @@ struct rt_driver {
     uint64_t (*now_ns)(struct rt_loop *loop);
     uint64_t (*coarse_ns)(struct rt_loop *loop);
     uint64_t (*tick_ns)(struct rt_loop *loop);
+    uint64_t (*wall_us)(struct rt_loop *loop);
     uint64_t (*random)(struct rt_loop *loop);
     void (*ready)(struct rt_loop *loop); /* the run queue became non-empty */
     void (*post)(struct rt_loop *loop, struct rt_message *message);

@@ -225,6 +225,11 @@ uint64_t rt_tick_ns(void)
     return rt_current_loop->driver->tick_ns(rt_current_loop);
 }
 
+uint64_t rt_wall_us(void)
+{
+    return rt_current_loop->driver->wall_us(rt_current_loop);
+}
+
 uint64_t rt_random(void)
 {
     return rt_current_loop->driver->random(rt_current_loop);

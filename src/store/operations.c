@@ -121,6 +121,18 @@ enum pando_status store_verify_co(struct store_table *table, struct engine_censu
     return attempt.status;
 }
 
+/* What was fed is gone: it is not done again, but nothing was changed either. */
+enum pando_status store_bulk_load_co(struct store_table *table, engine_feed_fn next, void *context,
+                                     unsigned fill)
+{
+    enum pando_status status = store_table_enter_co(table);
+    if (status != PANDO_OK)
+        return status;
+    status = engine_bulk_load_co(table->engine, next, context, fill);
+    store_table_leave(table);
+    return status == PANDO_FENCED ? PANDO_TIMEOUT : status;
+}
+
 /* ---- scans ----------------------------------------------------------------------------------- */
 
 /* A scan that goes on in the next life after the last pair it has given. */

@@ -114,6 +114,9 @@ PANDO_MUST_CHECK enum pando_status store_scan_co(struct store_table *table,
                                                  engine_scan_fn fn, void *context);
 void store_batch_co(struct store_table *table, struct engine_batch_op *ops, size_t count,
                     unsigned width);
+/* TIMEOUT: this process was declared dead in the middle; nothing was changed. */
+PANDO_MUST_CHECK enum pando_status
+store_bulk_load_co(struct store_table *table, engine_feed_fn next, void *context, unsigned fill);
 PANDO_MUST_CHECK enum pando_status store_verify_co(struct store_table *table,
                                                    struct engine_census *out, char *error,
                                                    size_t error_bytes);

@@ -19,6 +19,15 @@ client() {
 client create other
 start keeper "$CLIENT" "$POOL" "$SECRET" use other
 KEEPER=$PID
+
+# An operation of another process that is under way is waited for.
+client create slow
+start holder "$CLIENT" "$POOL" "$SECRET" hold slow
+wait_for holding "$DIR/holder.out"
+client drop slow
+grep -q held "$DIR/holder.out" || fail "dropped and freed under an operation of another process"
+wait "$PID" || fail "the holder: $(cat "$DIR/holder.err")"
+
 client create t
 client fill t 20000
 FREE=$(client free)

@@ -40,6 +40,7 @@ fail() {
 start() {
     local name=$1
     shift
+    : > "$DIR/$name.out" # before it starts: what an earlier one said is not to be found
     "$@" <&0 > "$DIR/$name.out" 2> "$DIR/$name.err" &
     PID=$!
     STARTED+=("$PID")

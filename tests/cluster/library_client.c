@@ -3,9 +3,9 @@
  * flight, for some seconds, whatever happens to the memory nodes. In the end every key that was
  * acknowledged must be there.
  *
- *   cluster_library_client URI SECRET SECONDS
+ *   cluster_library_client URI SECRET SECONDS [IDLE_SECONDS]
  *
- * prints "running", then a line for every kind of failure that it met, and how many keys it checked.
+ * does nothing for IDLE_SECONDS before it reads; prints "running", then a line for every kind of failure that it met, and how many keys it checked.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -166,12 +166,14 @@ int main(int argc, char **argv)
 {
     struct writer writers[THREADS];
     char error[256];
-    if (argc != 4) {
+    if (argc != 4 && argc != 5) {
         fprintf(stderr, "see the head of library_client.c\n");
         return 2;
     }
     struct pando_options options = {
         .size = sizeof(options), .uri = argv[1], .secret_file = argv[2]};
+    options.tls_ca = getenv("LIBRARY_CLIENT_CA"); /* with it: TLS */
+    options.tls = options.tls_ca != NULL;
     if (pando_open(&options, &pool, error, sizeof(error)) != PANDO_OK) {
         fprintf(stderr, "library_client: %s\n", error);
         return 1;
@@ -197,6 +199,8 @@ int main(int argc, char **argv)
             printf("%llu times %s, first: %s\n", atomic_load(&failures[i]),
                    pando_status_text((enum pando_status)i), text_of[i]);
     }
+    if (argc == 5)
+        sleep((unsigned)atoi(argv[4]));
     int result = verify(writers);
     if (pando_table_close(table) != PANDO_OK || pando_close(pool) != PANDO_OK)
         give_up("close", PANDO_BUSY);

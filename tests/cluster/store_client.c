@@ -7,6 +7,7 @@
  *   cluster_store_client URI SECRET fill TABLE COUNT         puts that many keys
  *   cluster_store_client URI SECRET verify TABLE             reads keys on stdin; exits 1 if one is missing
  *   cluster_store_client URI SECRET use TABLE                reads and writes until the table is dropped
+ *   cluster_store_client URI SECRET hold TABLE               is in the middle of an operation for 0.4 seconds
  *   cluster_store_client URI SECRET drop TABLE
  *   cluster_store_client URI SECRET mark TABLE               begins to drop it and dies
  *   cluster_store_client URI SECRET free                     prints how many chunks of the pool are free
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "store/store.h"
@@ -119,6 +121,23 @@ static void use_co(struct store_table *table)
     printf("dropped after %" PRIu64 " operations\n", done);
 }
 
+static struct engine_change hold_change(void *context, const struct slice *old)
+{
+    (void)context;
+    (void)old;
+    printf("holding\n");
+    usleep(400 * 1000); /* less than what makes a process look hung */
+    printf("held\n");
+    return (struct engine_change){.what = ENGINE_KEEP};
+}
+
+static void hold_co(struct store_table *table)
+{
+    enum pando_status status = store_modify_co(table, slice_of("k", 1), true, hold_change, NULL);
+    if (status != PANDO_OK)
+        fail("hold", status);
+}
+
 static void fill_co(struct store_table *table)
 {
     for (uint64_t i = 0; i < client.first; i++) {
@@ -146,6 +165,8 @@ static void on_table_co(struct store_thread *thread)
         verify_co(table);
     else if (mode("use"))
         use_co(table);
+    else if (mode("hold"))
+        hold_co(table);
     else
         fill_co(table);
     store_table_close(table);

@@ -420,11 +420,56 @@ static void test_scans_during_writes(struct suite *suite)
     }
 }
 
+/* ---- verifying while others split and merge: nothing under way is taken for damage -------------- */
+
+static void verifier_co(struct place *place, struct scanning *test)
+{
+    for (unsigned i = 0; i < test->rounds; i++) {
+        struct engine_census census;
+        char error[1024];
+        enum pando_status status = engine_verify_co(place->engine, &census, error, sizeof(error));
+        if (status != PANDO_OK)
+            CHECK_FAIL("a false alarm: %s (%s)", error, pando_status_text(status));
+        CHECK_EQ_U64(census.unsettled, 0);
+        CHECK(census.pairs >= test->keys / STEADY && census.pairs <= test->keys);
+    }
+    test->scanners--;
+}
+
+static void verifying_task_co(struct place *place, void *context, unsigned task)
+{
+    if (task == 0 && place->index == 0)
+        verifier_co(place, context);
+    else
+        writer_co(place, context);
+}
+
+static void verifying_co(struct place *place, void *context)
+{
+    struct scanning *test = context;
+    for (uint64_t number = place->index; number < test->keys / STEADY; number += place->count)
+        put_number_co(place, test, number * STEADY);
+    suite_barrier_co(place);
+    suite_tasks_co(place, 4, verifying_task_co, test);
+}
+
+static void test_verify_during_writes(struct suite *suite)
+{
+    unsigned rounds = suite_scaled(suite, strcmp(suite->fabric, "shm") == 0 ? 250 : 15);
+    for (int i = 0; i < 2; i++) {
+        struct scanning test = {.keys = 400, .rounds = rounds, .fixed = i == 1, .scanners = 1};
+        suite_create(suite, TABLE, i == 0 ? &tiny : &fixed);
+        suite_run(suite, &(struct suite_run){.table = TABLE}, verifying_co, &test);
+        suite_drop(suite, TABLE);
+    }
+}
+
 const struct suite_case concurrent_cases[] = {
     {"disjoint", test_disjoint, false},
     {"counters", test_counters, false},
     {"races", test_races, false},
     {"batches", test_batches, false},
     {"scans_during_writes", test_scans_during_writes, false},
+    {"verify_during_writes", test_verify_during_writes, false},
     {NULL, NULL, false},
 };

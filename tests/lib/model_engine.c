@@ -400,12 +400,12 @@ static void apply(struct engine *engine, struct slice key, const struct engine_c
     rt_latch_unlock(&store->latch);
 }
 
-static enum pando_status model_modify_co(struct engine *engine, struct slice key, bool blind,
+static enum pando_status model_modify_co(struct engine *engine, struct slice key, unsigned how,
                                          engine_modify_fn fn, void *context)
 {
     struct store *store = table_of(engine)->store;
     struct slice old = {0};
-    (void)blind;
+    (void)how;
 
     atomic_bool *stripe = strikes(engine, FAULT_UPDATE) ? NULL : stripe_lock_co(store, key);
     rt_latch_lock(&store->latch);
@@ -551,15 +551,20 @@ static void model_stats(const struct engine_table *table, struct engine_stats *o
 static enum pando_status model_verify_co(struct engine *engine, struct engine_census *out,
                                          char *error, size_t error_bytes)
 {
-    const struct model_map *map = &table_of(engine)->store->map;
-    for (size_t i = 1; i < map->count; i++) {
+    struct store *store = table_of(engine)->store;
+    const struct model_map *map = &store->map;
+    enum pando_status status = PANDO_OK;
+
+    rt_latch_lock(&store->latch);
+    for (size_t i = 1; i < map->count && status == PANDO_OK; i++) {
         if (slice_compare(map->pairs[i - 1].key, map->pairs[i].key) >= 0) {
             snprintf(error, error_bytes, "pair %zu is out of order", i);
-            return PANDO_CORRUPT;
+            status = PANDO_CORRUPT;
         }
     }
     *out = (struct engine_census){.pairs = map->count};
-    return PANDO_OK;
+    rt_latch_unlock(&store->latch);
+    return status;
 }
 
 const struct engine_ops model_engine = {

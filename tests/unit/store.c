@@ -4,6 +4,7 @@
  * memory comes back.
  */
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "lib/check.h"
@@ -159,6 +160,41 @@ static void fill_co(struct store_thread *thread)
     store_table_close(table);
 }
 
+/* ---- an operation that is under way ---------------------------------------------------------- */
+
+static atomic_int inside; /* 1: in the callback; 2: it has ended */
+
+static struct engine_change slow_change(void *context, const struct slice *old)
+{
+    (void)context;
+    (void)old;
+    atomic_store(&inside, 1);
+    usleep(300 * 1000);
+    atomic_store(&inside, 2);
+    return (struct engine_change){.what = ENGINE_STORE, .value = slice_of("v", 1)};
+}
+
+/* On another thread. */
+static void be_slow_co(void)
+{
+    struct store_thread *thread;
+    struct store_table *table;
+    char error[256];
+    CHECK_OK(store_thread_open_co(store, &thread));
+    CHECK_OK(store_table_open_co(thread, "slow", &table, error, sizeof(error)));
+    CHECK_OK(store_modify_co(table, slice_of("k", 1), true, slow_change, NULL));
+    store_table_close(table);
+    store_thread_close_co(thread);
+}
+
+static void drop_waits_co(struct store_thread *thread)
+{
+    while (atomic_load(&inside) == 0)
+        rt_sleep_co(RT_NS_PER_MS);
+    CHECK_OK(store_table_drop_co(thread, "slow"));
+    CHECK(atomic_load(&inside) == 2);
+}
+
 static uint64_t free_chunks_co(struct store_thread *thread)
 {
     struct pool_node_stats stats;
@@ -207,6 +243,8 @@ static void main_co(void *context, const struct env_place *place)
     if (place->thread != 0) {
         while (!atomic_load(&opened))
             rt_sleep_co(RT_NS_PER_MS);
+        if (place->thread == 1)
+            be_slow_co();
         use_thread_co(place->thread);
         atomic_fetch_add(&left_threads, 1);
         return;
@@ -214,7 +252,10 @@ static void main_co(void *context, const struct env_place *place)
     struct store_options options = {.env = place->env, .fabric = place->fabric, .name = "test"};
     CHECK_OK(store_open_co(&options, &store, error, sizeof(error)));
     CHECK_OK(store_thread_open_co(store, &thread));
+    struct engine_shape shape = {.key_max = 16, .value_inline = 8};
+    CHECK_OK(store_table_create_co(thread, "slow", NULL, &shape, error, sizeof(error)));
     atomic_store(&opened, 1);
+    drop_waits_co(thread);
     names_co(thread);
     drop_co(thread);
     atomic_store(&stop, true);

@@ -543,3 +543,8 @@ void shm_server_stop(struct shm_server *server)
     pthread_mutex_destroy(&server->handoff);
     free(server);
 }
+
+uint32_t shm_server_connections(const struct shm_server *server)
+{
+    return server->connection_count;
+}

@@ -60,7 +60,7 @@ struct shm_server {
     struct rt_fd listener;
     struct rt_timer listen_again;
     struct list connections;
-    uint32_t connection_count;
+    _Atomic uint32_t connection_count;
     struct list starved;
     struct list idle;
     struct list running;

@@ -223,6 +223,15 @@ bool fabric_shm_reused(const struct fabric *fabric)
     return container_of((struct fabric *)(uintptr_t)fabric, struct shm_fabric, base)->window.reused;
 }
 
+void fabric_shm_served(const struct fabric *fabric, struct fabric_served *out)
+{
+    struct shm_fabric *shm =
+        container_of((struct fabric *)(uintptr_t)fabric, struct shm_fabric, base);
+    struct shm_server *server = atomic_load_explicit(&shm->server, memory_order_acquire);
+    *out =
+        (struct fabric_served){.connections = server == NULL ? 0 : shm_server_connections(server)};
+}
+
 bool fabric_shm_huge(const struct fabric *fabric)
 {
     return container_of((struct fabric *)(uintptr_t)fabric, struct shm_fabric, base)->window.huge;

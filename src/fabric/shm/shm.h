@@ -41,4 +41,7 @@ PANDO_MUST_CHECK enum pando_status fabric_shm_path(const char *name, uint64_t by
 bool fabric_shm_reused(const struct fabric *fabric);
 bool fabric_shm_huge(const struct fabric *fabric);
 
+/* Any thread, after it was started. */
+void fabric_shm_served(const struct fabric *fabric, struct fabric_served *out);
+
 #endif

@@ -67,18 +67,65 @@ enum pando_status socket_listen(const struct socket_address *address, const char
     return code == EACCES ? PANDO_DENIED : PANDO_IO;
 }
 
-void socket_name(int fd, char *out, size_t size)
+int socket_accept(int listener)
 {
-    struct sockaddr_storage address;
-    socklen_t address_size = sizeof(address);
-    char host[NI_MAXHOST], port[NI_MAXSERV];
+    int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0)
+        return fd;
+    return errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM ? SOCKET_LIMIT
+                                                                                     : SOCKET_NONE;
+}
 
+void socket_shutdown(int fd)
+{
+    (void)shutdown(fd, SHUT_RDWR);
+}
+
+int socket_peek(int fd)
+{
+    uint8_t byte;
+    return recv(fd, &byte, 1, MSG_PEEK) == 1 ? byte : -1;
+}
+
+static void name_of(const struct socket_address *address, char *out, size_t size)
+{
+    char host[NI_MAXHOST], port[NI_MAXSERV];
     out[0] = '\0';
-    if (getsockname(fd, (struct sockaddr *)&address, &address_size) != 0 ||
-        getnameinfo((struct sockaddr *)&address, address_size, host, sizeof(host), port,
-                    sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+    if (getnameinfo((const struct sockaddr *)&address->storage, address->size, host, sizeof(host),
+                    port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
         return;
     snprintf(out, size, strchr(host, ':') != NULL ? "[%s]:%s" : "%s:%s", host, port);
+}
+
+void socket_name(int fd, char *out, size_t size)
+{
+    struct socket_address address = {.size = sizeof(address.storage)};
+    out[0] = '\0';
+    if (getsockname(fd, (struct sockaddr *)&address.storage, &address.size) == 0)
+        name_of(&address, out, size);
+}
+
+void socket_peer_name(int fd, char *out, size_t size)
+{
+    struct socket_address address = {.size = sizeof(address.storage)};
+    out[0] = '\0';
+    if (getpeername(fd, (struct sockaddr *)&address.storage, &address.size) == 0)
+        name_of(&address, out, size);
+}
+
+bool socket_peer_is_local(int fd)
+{
+    struct socket_address address = {.size = sizeof(address.storage)};
+    if (getpeername(fd, (struct sockaddr *)&address.storage, &address.size) != 0)
+        return false;
+    if (address.storage.ss_family == AF_INET) {
+        const struct sockaddr_in *ipv4 = (const struct sockaddr_in *)&address.storage;
+        return ntohl(ipv4->sin_addr.s_addr) >> 24 == 127;
+    }
+    if (address.storage.ss_family != AF_INET6)
+        return false;
+    const struct in6_addr *ipv6 = &((const struct sockaddr_in6 *)&address.storage)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(ipv6) || (IN6_IS_ADDR_V4MAPPED(ipv6) && ipv6->s6_addr[12] == 127);
 }
 
 int socket_connect(const struct socket_address *address)

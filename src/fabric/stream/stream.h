@@ -82,8 +82,23 @@ PANDO_MUST_CHECK enum pando_status socket_listen(const struct socket_address *ad
                                                  const char *name, int *out_fd, char *error,
                                                  size_t error_bytes);
 
-/* "host:port" of the socket's own address. */
+/* A connection that waits at a listening socket, non-blocking. Negative: SOCKET_NONE, or SOCKET_LIMIT
+ * when descriptors or memory are gone (it goes on waiting there). */
+enum { SOCKET_NONE = -1, SOCKET_LIMIT = -2 };
+int socket_accept(int listener);
+
+/* No further bytes in either direction; the descriptor stays. */
+void socket_shutdown(int fd);
+
+/* The first byte that waits to be read, which stays there; negative: none, yet or any more. */
+int socket_peek(int fd);
+
+/* "host:port" of the socket's own address, and of the other side's. */
 void socket_name(int fd, char *out, size_t size);
+void socket_peer_name(int fd, char *out, size_t size);
+
+/* Whether the other side is this machine. */
+bool socket_peer_is_local(int fd);
 
 /* Begins to connect: writable when done; then socket_error is 0 or an errno. Negative on failure.
  */

@@ -105,6 +105,15 @@ bool fabric_tcp_reused(const struct fabric *fabric)
     return container_of(fabric, const struct tcp_fabric, base)->window.reused;
 }
 
+void fabric_tcp_served(const struct fabric *fabric, struct fabric_served *out)
+{
+    const struct session_server *server =
+        container_of(fabric, const struct tcp_fabric, base)->server;
+    *out = (struct fabric_served){0};
+    if (server != NULL)
+        session_server_served(server, out);
+}
+
 static enum pando_status tcp_add_peer(struct fabric *base, uint16_t node, enum fabric_target target,
                                       const char *location)
 {

@@ -36,4 +36,7 @@ PANDO_MUST_CHECK enum pando_status fabric_tcp_start(struct fabric *fabric);
 /* True when the window existed before and its contents were kept. */
 bool fabric_tcp_reused(const struct fabric *fabric);
 
+/* Any thread, after it was started. */
+void fabric_tcp_served(const struct fabric *fabric, struct fabric_served *out);
+
 #endif

@@ -63,6 +63,9 @@ static void event_insert(struct sim *sim, struct rt_timer *timer, uint64_t time_
     heap_insert(&sim->events, &timer->node);
 }
 
+/* When virtual time begins: 2026-01-01. */
+static const uint64_t SIM_EPOCH_US = UINT64_C(1767225600000000);
+
 /* ---- the driver of a simulated loop ---------------------------------------------------------- */
 
 static uint64_t node_clock(const struct sim_node *node, uint64_t world_ns)
@@ -76,6 +79,11 @@ static uint64_t driver_now_ns(struct rt_loop *base)
 {
     struct sim_loop *loop = sim_loop(base);
     return node_clock(loop->node, sim_now_ns(loop->node->sim));
+}
+
+static uint64_t driver_wall_us(struct rt_loop *base)
+{
+    return SIM_EPOCH_US + driver_now_ns(base) / RT_NS_PER_US;
 }
 
 static uint64_t driver_random(struct rt_loop *base)
@@ -168,6 +176,7 @@ static const struct rt_driver sim_driver = {
     .now_ns = driver_now_ns,
     .coarse_ns = driver_now_ns,
     .tick_ns = driver_now_ns,
+    .wall_us = driver_wall_us,
     .random = driver_random,
     .ready = driver_ready,
     .post = driver_post,

@@ -301,6 +301,71 @@ bool leaf_place(const struct node_layout *layout, const struct node_header *head
 
 /* ---- all pairs ------------------------------------------------------------------------------- */
 
+enum { SORT_WORDS_MAX = 96 };
+
+/* What all keys between two fences share, and eight bytes behind it: nearly always they tell how a key
+ * lies to the fences and to another key. */
+struct fence_words {
+    uint32_t shared;
+    uint64_t low, high;
+};
+
+static inline uint64_t word_behind(struct slice key, uint32_t shared)
+{
+    uint64_t word = 0;
+    if (key.size >= (size_t)shared + 8)
+        memcpy(&word, key.data + shared, 8);
+    else if (key.size > shared)
+        memcpy(&word, key.data + shared, key.size - shared);
+    return __builtin_bswap64(word);
+}
+
+static struct fence_words fence_words(const struct node_header *header)
+{
+    struct fence_words words = {.high = UINT64_MAX};
+    struct slice low = header->low, high = header->high;
+    if (!header->no_high) {
+        while (words.shared < low.size && words.shared < high.size &&
+               low.data[words.shared] == high.data[words.shared])
+            words.shared++;
+        words.high = word_behind(high, words.shared);
+    }
+    words.low = word_behind(low, words.shared);
+    return words;
+}
+
+/* As node_covers; and the key's word, which means something only if it does. */
+static inline bool covers_word(const struct node_header *header, const struct fence_words *fences,
+                               struct slice key, uint64_t *word)
+{
+    *word = word_behind(key, fences->shared);
+    if (*word > fences->low && *word < fences->high && key.size >= fences->shared &&
+        (fences->shared == 0 || memcmp(key.data, header->low.data, fences->shared) == 0))
+        return true;
+    return node_covers(header, key);
+}
+
+/* By their words; the keys themselves are compared where those are equal. */
+static void sort_by_words(struct node_entry *entries, const uint64_t *words, uint32_t count)
+{
+    struct node_entry sorted[SORT_WORDS_MAX];
+    uint64_t sorted_words[SORT_WORDS_MAX];
+
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t to = i;
+        for (; to > 0 && (sorted_words[to - 1] > words[i] ||
+                          (sorted_words[to - 1] == words[i] &&
+                           slice_compare(sorted[to - 1].key, entries[i].key) > 0));
+             to--) {
+            sorted_words[to] = sorted_words[to - 1];
+            sorted[to] = sorted[to - 1];
+        }
+        sorted_words[to] = words[i];
+        sorted[to] = entries[i];
+    }
+    memcpy(entries, sorted, count * sizeof(*entries));
+}
+
 /* In place and without recursion; leaves are small, and often partly in order. */
 static void sort_entries(struct node_entry *entries, uint32_t count)
 {
@@ -334,6 +399,8 @@ bool leaf_entries(const struct node_layout *layout, const struct node_header *he
                   uint32_t *count)
 {
     uint32_t offset = leaf_first(layout, header), cell_bytes = 0, found = 0;
+    struct fence_words fences = fence_words(header);
+    uint64_t words[SORT_WORDS_MAX + 1];
     enum leaf_cell cell;
 
     pando_assert(header->level == 0);
@@ -344,11 +411,15 @@ bool leaf_entries(const struct node_layout *layout, const struct node_header *he
             if (found == NODE_ENTRIES_MAX ||
                 !leaf_cell_entry(layout, bytes, offset, cell_bytes, &entries[found]))
                 return false;
-            found += node_covers(header, entries[found].key);
+            found += covers_word(header, &fences, entries[found].key,
+                                 &words[found < SORT_WORDS_MAX ? found : SORT_WORDS_MAX]);
         }
         offset += cell_bytes;
     }
-    sort_entries(entries, found);
+    if (found <= SORT_WORDS_MAX)
+        sort_by_words(entries, words, found);
+    else
+        sort_entries(entries, found);
     if (has_twins(entries, found))
         return false;
     *count = found;

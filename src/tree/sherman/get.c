@@ -63,7 +63,7 @@ enum pando_status sherman_get_co(struct engine *engine, struct slice key, void *
         if (torn == TORN_MAX / 2) {
             /* R19: still torn. Under the leaf's lock it is repaired, or its writer is waited for.
              * */
-            enum pando_status repaired = sherman_modify_co(engine, key, true, keep, NULL);
+            enum pando_status repaired = sherman_modify_co(engine, key, ENGINE_BLIND, keep, NULL);
             if (repaired != PANDO_OK) {
                 status = repaired;
                 break;

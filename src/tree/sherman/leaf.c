@@ -24,7 +24,7 @@ struct change {
     struct sherman_lock lock;
     struct node_header header;
     struct slice key;
-    bool blind;
+    unsigned how; /* ENGINE_BLIND, ENGINE_ANYWHERE */
     engine_modify_fn fn;
     void *context;
     enum leaf_find found;
@@ -350,7 +350,7 @@ static enum pando_status old_value_co(struct change *change, struct slice *old)
         return PANDO_OK;
     memcpy(&change->old_blob, entry->value.data, sizeof(change->old_blob));
     *old = slice_of(NULL, 0);
-    if (change->blind)
+    if ((change->how & ENGINE_BLIND) != 0)
         return PANDO_OK;
     /* Under the lock: it is not freed meanwhile. */
     enum pando_status status = sherman_blob_read_co(change->self, change->old_blob, NULL, 0, &size);
@@ -423,11 +423,12 @@ static enum pando_status lock_leaf_co(struct change *change, fabric_address addr
 {
     struct sherman *self = change->self;
     struct sherman_target target = {.key = change->key};
+    void *work = (change->how & ENGINE_ANYWHERE) != 0 ? change : NULL;
     enum { MOVES_MAX = 64 };
 
     for (int moves = 0; moves < MOVES_MAX; moves++) {
         enum pando_status status =
-            sherman_lock_co(self, address, change->scratch->node, change, &change->lock);
+            sherman_lock_co(self, address, change->scratch->node, work, &change->lock);
         if (status != PANDO_OK || change->lock.local.done)
             return status;
         enum sherman_fit fit = FIT_NOT;
@@ -478,7 +479,7 @@ static void clean_up_co(struct change *change, enum pando_status status)
         sherman_merge_co(self, 0, change->key);
 }
 
-enum pando_status sherman_modify_co(struct engine *engine, struct slice key, bool blind,
+enum pando_status sherman_modify_co(struct engine *engine, struct slice key, unsigned how,
                                     engine_modify_fn fn, void *context)
 {
     struct sherman *self = sherman_of(engine);
@@ -490,12 +491,8 @@ enum pando_status sherman_modify_co(struct engine *engine, struct slice key, boo
     rt_charge(RT_COST_WRITE); /* before the lock is held, not while others wait for it */
     struct scratch *scratch = scratch_take(self);
     for (;;) {
-        struct change change = {.self = self,
-                                .scratch = scratch,
-                                .key = key,
-                                .blind = blind,
-                                .fn = fn,
-                                .context = context};
+        struct change change = {
+            .self = self, .scratch = scratch, .key = key, .how = how, .fn = fn, .context = context};
         status = once_co(&change);
         clean_up_co(&change, status);
         if (status != PANDO_AGAIN && status != PANDO_STALE)

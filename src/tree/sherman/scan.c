@@ -73,43 +73,59 @@ static bool beyond(const struct scan *scan, struct slice key)
     return !scan->range->no_high && slice_compare(key, scan->range->high) >= 0;
 }
 
+/* The first key that may follow this one: it and a zero byte. A key of the largest size has none in
+ * between that could be stored, but is still below its successor in the order. */
+static void cursor_behind(struct scan *scan, struct slice key)
+{
+    cursor_set(scan, key);
+    if (scan->cursor_size < sizeof(scan->cursor)) {
+        scan->cursor[scan->cursor_size++] = 0;
+        return;
+    }
+    while (scan->cursor_size > 0 && scan->cursor[scan->cursor_size - 1] == 0xff)
+        scan->cursor_size--;
+    if (scan->cursor_size == 0)
+        scan->over = true;
+    else
+        scan->cursor[scan->cursor_size - 1]++;
+}
+
+/* Whether a leaf may have keys that are above the range. */
+static bool reaches_beyond(const struct scan *scan, const struct node_header *header)
+{
+    return !scan->range->no_high &&
+           (header->no_high || slice_compare(header->high, scan->range->high) > 0);
+}
+
 /* What a leaf has at or above the cursor. Moves the cursor over what was given. AGAIN: torn. */
 static enum pando_status take_forward_co(struct scan *scan, const struct node_header *header,
                                          const uint8_t *bytes)
 {
     struct node_entry *entries = scan->scratch->entries;
-    uint32_t count;
+    const struct node_entry *last = NULL;
+    enum pando_status status = PANDO_OK;
+    uint32_t count, i = 0;
 
     if (!leaf_entries(&scan->self->table->layout, header, bytes, entries, &count))
         return PANDO_AGAIN;
-    for (uint32_t i = 0; i < count && !scan->over; i++) {
-        if (slice_compare(entries[i].key, cursor_of(scan)) < 0)
-            continue;
-        if (beyond(scan, entries[i].key)) {
+    scan->self->pairs_per_leaf = (scan->self->pairs_per_leaf * 3 + count + 3) / 4;
+    bool bounded = reaches_beyond(scan, header);
+    while (i < count && slice_compare(entries[i].key, cursor_of(scan)) < 0)
+        i++;
+    for (; i < count && !scan->over; i++) {
+        if (bounded && beyond(scan, entries[i].key)) {
             scan->over = true;
             break;
         }
-        enum pando_status status = give_co(scan, &entries[i]);
+        status = give_co(scan, &entries[i]);
         if (status != PANDO_OK)
-            return status == PANDO_STALE ? PANDO_AGAIN : status;
-        /* The next possible key: this one and a zero byte. A key of the largest size has none in
-         * between that could be stored, but is still below its successor in the order. */
-        if (entries[i].key.size < sizeof(scan->cursor)) {
-            cursor_set(scan, entries[i].key);
-            scan->cursor[scan->cursor_size++] = 0;
-        } else {
-            cursor_set(scan, entries[i].key);
-            size_t at = scan->cursor_size;
-            while (at > 0 && scan->cursor[at - 1] == 0xff)
-                at--;
-            if (at == 0) {
-                scan->over = true;
-                break;
-            }
-            scan->cursor[at - 1]++;
-            scan->cursor_size = at;
-        }
+            break;
+        last = &entries[i];
     }
+    if (last != NULL)
+        cursor_behind(scan, last->key);
+    if (status != PANDO_OK)
+        return status == PANDO_STALE ? PANDO_AGAIN : status;
     if (header->no_high || (!scan->over && beyond(scan, header->high)))
         scan->over = true;
     else if (!scan->over && slice_compare(header->high, cursor_of(scan)) > 0)
@@ -167,8 +183,10 @@ static uint32_t ahead(const struct scan *scan)
         return 0;
     if (scan->range->limit == 0)
         return AHEAD_MAX;
-    uint64_t per_leaf =
-        scan->self->table->layout.fixed ? scan->self->table->layout.slot_count / 2 + 1 : 8;
+    uint64_t per_leaf = scan->self->table->layout.fixed
+                            ? scan->self->table->layout.slot_count / 2 + 1
+                            : scan->self->pairs_per_leaf; /* as leaves had lately */
+    per_leaf = per_leaf == 0 ? 8 : per_leaf;
     uint64_t left = scan->range->limit - scan->given;
     uint64_t leaves = (left + per_leaf - 1) / per_leaf;
     return leaves > AHEAD_MAX ? AHEAD_MAX : (uint32_t)leaves;

@@ -59,6 +59,7 @@ struct sherman {
     struct engine base;
     struct sherman_table *table;
     struct scratch *free_scratch;
+    uint32_t pairs_per_leaf; /* about, of those scanned lately; 0: not known */
 };
 
 static inline struct sherman *sherman_of(struct engine *engine)
@@ -151,7 +152,7 @@ static inline enum pando_status sherman_unlock_co(struct sherman *self, struct s
 
 /* ---- leaf.c: changing one pair --------------------------------------------------------------- */
 
-enum pando_status sherman_modify_co(struct engine *engine, struct slice key, bool blind,
+enum pando_status sherman_modify_co(struct engine *engine, struct slice key, unsigned how,
                                     engine_modify_fn fn, void *context);
 
 /* ---- split.c --------------------------------------------------------------------------------- */

@@ -1,185 +1,492 @@
 /*
- * verify.c - walking the whole tree: for checking its structure, and for freeing it.
+ * verify.c - checks a whole table while others use it.
+ *
+ * The walk goes by keys, not by addresses: the node of a range is asked for by the range's first
+ * key, so that every part of the key space is looked at in the node that covers it then, whatever
+ * splits, merges or moves meanwhile. A look starts at the address that the parent named; if
+ * anything is odd there, it starts again from the root and checks every node on the way down.
+ *
+ * What looks wrong may be a change under way, or one whose writer died and that is about to be
+ * recovered. It is believed to be damage when every look over PATIENCE_LEASES leases made the same
+ * complaint about the same node with the same bytes: a writer that is alive has changed them by
+ * then, one that is dead has been recovered. Where looks go on contradicting each other the place
+ * is counted as unsettled.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/assert.h"
+#include "base/crc32c.h"
 #include "tree/sherman/sherman_int.h"
+
+enum {
+    PATIENCE_LEASES = 3,
+    SETTLE_LEASES = 12,
+    DAMAGES_MAX = 16, /* then it has seen enough */
+    MOVES_MAX = 256,
+    LEVELS_MAX = 32,
+    TORN_LOOKS = 16,
+    PAUSE_DOUBLINGS = 12,
+};
+static const uint64_t PAUSE_MIN_NS = 2 * RT_NS_PER_US;
+
+struct key {
+    size_t size;
+    uint8_t bytes[ENGINE_KEY_MAX];
+};
+
+static struct slice key_slice(const struct key *key)
+{
+    return slice_of(key->bytes, key->size);
+}
+
+static void key_set(struct key *key, struct slice slice)
+{
+    pando_assert(slice.size <= sizeof(key->bytes));
+    if (slice.size > 0)
+        memmove(key->bytes, slice.data, slice.size);
+    key->size = slice.size;
+}
+
+/* What one look found wrong; nothing if `what` is NULL. */
+struct complaint {
+    fabric_address address;
+    const char *what;
+    uint32_t crc; /* of the node's bytes */
+};
+
+/* The node to the left on a level, for checking sibling pointers. */
+struct neighbour {
+    bool known;
+    fabric_address sibling;
+    struct key low, high;
+};
 
 struct walk {
     struct sherman *self;
     struct engine_census *census;
     char *error;
-    size_t error_bytes;
-    bool freeing;
+    size_t error_bytes, error_used;
+    struct complaint complaint; /* of the present look */
+    struct key low, high;       /* what a descent expects of the next node */
+    bool no_high;
+    uint8_t *value; /* room for blobs */
+    size_t value_capacity;
+    struct neighbour left[LEVELS_MAX];
 };
 
-static enum pando_status wrong(struct walk *walk, fabric_address address, const char *what)
-{
-    snprintf(walk->error, walk->error_bytes, "node %llx: %s", (unsigned long long)address, what);
-    return PANDO_CORRUPT;
-}
+/* A part of the key space, on one level. */
+struct range {
+    int level;           /* the root's if that is lower */
+    fabric_address hint; /* where its first node should be; 0: not known */
+    struct slice low, high;
+    bool no_high;
+};
 
-static enum pando_status free_node_co(struct walk *walk, const struct node_header *header)
+static enum pando_status complain(struct walk *walk, fabric_address address, const uint8_t *bytes,
+                                  const char *what)
 {
-    struct sherman *self = walk->self;
-    struct pool_block block = {.address = header->address, .version = header->version + 1};
-    return pool_free_co(self->base.session, &block, self->table->layout.node_bytes, false);
-}
-
-/* The pairs of a leaf. One whose last writer died may have a cell that is invalid: for checking that
- * is an error, for freeing it is mended in our copy, so that its blobs are found. */
-static bool entries_of(struct walk *walk, struct scratch *scratch, const struct node_header *header,
-                       uint32_t *count)
-{
-    const struct node_layout *layout = &walk->self->table->layout;
-    if (leaf_entries(layout, header, scratch->node, scratch->entries, count))
-        return true;
-    if (!walk->freeing)
-        return false;
-    (void)leaf_repair(layout, header, scratch->node);
-    return leaf_entries(layout, header, scratch->node, scratch->entries, count);
-}
-
-static enum pando_status visit_leaf_co(struct walk *walk, struct scratch *scratch,
-                                       const struct node_header *header)
-{
-    uint32_t count;
-    if (!entries_of(walk, scratch, header, &count))
-        return wrong(walk, header->address, "a leaf with an invalid cell");
-    for (uint32_t i = 0; i < count; i++) {
-        if (i > 0 && slice_compare(scratch->entries[i - 1].key, scratch->entries[i].key) >= 0)
-            return wrong(walk, header->address, "a key twice in a leaf");
-        if ((scratch->entries[i].flags & NODE_FLAG_BLOB) == 0)
-            continue;
-        fabric_address blob;
-        size_t size = 0;
-        memcpy(&blob, scratch->entries[i].value.data, sizeof(blob));
-        enum pando_status status = walk->freeing
-                                       ? sherman_blob_free_co(walk->self, blob)
-                                       : sherman_blob_read_co(walk->self, blob, NULL, 0, &size);
-        if (status == PANDO_STALE && walk->freeing)
-            continue; /* freed by an earlier try */
-        if (status == PANDO_STALE)
-            status = wrong(walk, header->address, "a blob that is not there");
-        if (status != PANDO_OK)
-            return status;
-        walk->census->bytes += sherman_blob_bytes(size);
-    }
-    walk->census->pairs += count;
-    walk->census->leaves++;
+    walk->complaint = (struct complaint){
+        .address = address,
+        .what = what,
+        .crc = crc32c(0, bytes, walk->self->table->layout.node_bytes),
+    };
     return PANDO_OK;
 }
 
-static enum pando_status visit_co(struct walk *walk, fabric_address address, int level,
-                                  struct slice low, struct slice high, bool no_high);
+/* ---- one look -------------------------------------------------------------------------------- */
 
-static enum pando_status visit_children_co(struct walk *walk, struct scratch *scratch,
-                                           const struct node_header *header)
+/* Reads a node that begins at walk->low and ends at or before walk->high. */
+static enum pando_status read_co(struct walk *walk, fabric_address address, int level,
+                                 uint8_t *bytes, struct node_header *header)
 {
-    const struct node_layout *layout = &walk->self->table->layout;
-    fabric_address leftmost;
-    uint32_t count;
-    enum pando_status status = PANDO_OK;
-
-    inner_entries(layout, scratch->node, &leftmost, scratch->separators, &count);
-    for (uint32_t i = 0; i <= count && status == PANDO_OK; i++) {
-        const struct inner_entry *separators = scratch->separators;
-        struct slice low = i == 0 ? header->low : separators[i - 1].key;
-        bool last = i == count;
-        status = visit_co(walk, i == 0 ? leftmost : separators[i - 1].child, header->level - 1, low,
-                          last ? header->high : separators[i].key, last && header->no_high);
-    }
-    return status;
-}
-
-/* A node that must cover [low, high). Its right half may still be known to its sibling pointer
- * alone. */
-static enum pando_status visit_co(struct walk *walk, fabric_address address, int level,
-                                  struct slice low, struct slice high, bool no_high)
-{
-    struct sherman *self = walk->self;
-    struct scratch *scratch = scratch_take(self);
-    uint8_t next_low[ENGINE_KEY_MAX];
-    struct node_header header;
-
-    enum pando_status status = sherman_read_co(self, address, scratch->node, &header);
-    if (walk->freeing && (status == PANDO_STALE || (status == PANDO_OK && header.dead))) {
-        /* Freed by an earlier try, after all that hung on it; or by whoever merged it. */
-        scratch_give(self, scratch);
-        return PANDO_OK;
-    }
+    enum pando_status status = sherman_read_co(walk->self, address, bytes, header);
     if (status == PANDO_STALE)
-        status = wrong(walk, address, "no valid node here");
-    if (status == PANDO_OK && (header.dead || (level >= 0 && header.level != level)))
-        status = wrong(walk, address, "a dead node, or one of another level, is linked");
-    if (status == PANDO_OK && !slice_equal(header.low, low))
-        status = wrong(walk, address, "its low fence is not its separator");
-    if (status == PANDO_OK) {
-        walk->census->nodes++;
-        walk->census->bytes += self->table->layout.node_bytes;
-        status = header.level == 0 ? visit_leaf_co(walk, scratch, &header)
-                                   : visit_children_co(walk, scratch, &header);
-    }
-    if (status == PANDO_OK && header.no_high != no_high && header.no_high)
-        status = wrong(walk, address, "no high fence, but not the last");
-    if (status == PANDO_OK && !header.no_high && (no_high || !slice_equal(header.high, high))) {
-        /* A split that its parent was never told of: the rest is to the right. */
-        if (header.sibling == 0 || (!no_high && slice_compare(header.high, high) > 0)) {
-            status = wrong(walk, address, "its range does not reach its neighbour's");
-        } else {
-            memcpy(next_low, header.high.data, header.high.size);
-            status = visit_co(walk, header.sibling, header.level,
-                              slice_of(next_low, header.high.size), high, no_high);
-        }
-    }
-    if (status == PANDO_OK && walk->freeing)
-        status = free_node_co(walk, &header);
-    scratch_give(self, scratch);
-    return status;
-}
-
-static enum pando_status walk_co(struct walk *walk)
-{
-    fabric_address root;
-    enum pando_status status = sherman_root_co(walk->self, true, &root);
+        return complain(walk, address, bytes, "there is no valid node here, though one is linked");
     if (status != PANDO_OK)
         return status;
-    return visit_co(walk, root, -1, slice_of(NULL, 0), slice_of(NULL, 0), true);
+    if (header->dead)
+        return complain(walk, address, bytes, "a dead node is linked");
+    if ((level >= 0 && header->level != level) || header->level >= LEVELS_MAX)
+        return complain(walk, address, bytes, "a node of another level is linked");
+    if (!slice_equal(header->low, key_slice(&walk->low)))
+        return complain(walk, address, bytes, "its low fence is not where its range begins");
+    if (walk->no_high ? false
+                      : header->no_high || slice_compare(header->high, key_slice(&walk->high)) > 0)
+        return complain(walk, address, bytes, "its high fence is beyond where its range ends");
+    if (header->no_high ? header->sibling != 0 : header->sibling == 0)
+        return complain(walk, address, bytes, "its sibling pointer and its high fence disagree");
+    if (header->level > 0 && !inner_sound(&walk->self->table->layout, header, bytes))
+        return complain(walk, address, bytes, "separators that do not rise, or no address");
+    return PANDO_OK;
+}
+
+/* What the descent expects of child `index`. */
+static void expect_child(struct walk *walk, const uint8_t *bytes, const struct node_header *header,
+                         uint32_t index)
+{
+    const struct node_layout *layout = &walk->self->table->layout;
+    bool last = index == inner_count(layout, bytes);
+    key_set(&walk->low, index == 0 ? header->low : inner_key_at(layout, bytes, index - 1));
+    walk->no_high = last && header->no_high;
+    if (!walk->no_high)
+        key_set(&walk->high, last ? header->high : inner_key_at(layout, bytes, index));
+}
+
+/* From the root to the node that covers the key; of a tree that is lower by now, the root. */
+static enum pando_status descend_co(struct walk *walk, int level, struct slice key, uint8_t *bytes,
+                                    struct node_header *header)
+{
+    const struct node_layout *layout = &walk->self->table->layout;
+    fabric_address address;
+    int expected = -1;
+    enum pando_status status = sherman_root_co(walk->self, true, &address);
+
+    key_set(&walk->low, slice_of(NULL, 0));
+    walk->no_high = true;
+    for (int moves = 0; status == PANDO_OK && moves < MOVES_MAX; moves++) {
+        status = read_co(walk, address, expected, bytes, header);
+        if (status != PANDO_OK || walk->complaint.what != NULL)
+            return status;
+        expected = header->level;
+        if (node_right_of(header, key)) { /* a split that its parent has not been told of */
+            key_set(&walk->low, header->high);
+            address = header->sibling;
+            continue;
+        }
+        if (header->level <= level)
+            return PANDO_OK;
+        uint32_t index;
+        address = inner_child(layout, bytes, key, &index);
+        expect_child(walk, bytes, header, index);
+        expected = header->level - 1;
+    }
+    if (status == PANDO_OK)
+        status = complain(walk, address, bytes, "siblings without end");
+    return status;
+}
+
+/* The node that the parent named, if it is just what the parent said; descends otherwise. */
+static enum pando_status reach_co(struct walk *walk, const struct range *range, uint8_t *bytes,
+                                  struct node_header *header)
+{
+    walk->complaint = (struct complaint){0};
+    if (range->hint != 0) {
+        key_set(&walk->low, range->low);
+        key_set(&walk->high, range->high);
+        walk->no_high = range->no_high;
+        enum pando_status status = read_co(walk, range->hint, range->level, bytes, header);
+        if (status != PANDO_OK || walk->complaint.what == NULL)
+            return status;
+        walk->complaint = (struct complaint){0};
+    }
+    return descend_co(walk, range->level, range->low, bytes, header);
+}
+
+/* Reads the whole of a long value. STALE: it is not there, or not what it was. */
+static enum pando_status check_blob_co(struct walk *walk, const struct node_entry *entry,
+                                       uint64_t *bytes)
+{
+    fabric_address blob;
+    size_t size;
+    memcpy(&blob, entry->value.data, sizeof(blob));
+    enum pando_status status = sherman_blob_read_co(walk->self, blob, NULL, 0, &size);
+    if (status != PANDO_OK)
+        return status;
+    *bytes += sherman_blob_bytes(size);
+    if (size > walk->value_capacity) {
+        uint8_t *grown = realloc(walk->value, size);
+        if (grown == NULL)
+            return PANDO_NO_MEMORY;
+        walk->value = grown;
+        walk->value_capacity = size;
+    }
+    return size == 0 ? PANDO_OK : sherman_blob_read_co(walk->self, blob, walk->value, size, &size);
+}
+
+/* What a sound node adds to the census. */
+struct content {
+    uint64_t pairs, bytes;
+};
+
+static enum pando_status check_leaf_co(struct walk *walk, const struct range *range,
+                                       struct scratch *scratch, const struct node_header *header,
+                                       struct content *content)
+{
+    uint32_t count;
+    *content = (struct content){0};
+    if (!leaf_entries(&walk->self->table->layout, header, scratch->node, scratch->entries, &count))
+        return complain(walk, header->address, scratch->node,
+                        "a cell of this leaf fails its check, or a key is there twice (the next "
+                        "write of that key mends what a writer left that died)");
+    for (uint32_t i = 0; i < count; i++) {
+        const struct node_entry *entry = &scratch->entries[i];
+        if (slice_compare(entry->key, range->low) < 0 ||
+            (!range->no_high && slice_compare(entry->key, range->high) >= 0))
+            continue; /* of a leaf that has grown since its parent was read: another range's */
+        content->pairs++;
+        if ((entry->flags & NODE_FLAG_BLOB) == 0)
+            continue;
+        enum pando_status status = check_blob_co(walk, entry, &content->bytes);
+        if (status == PANDO_STALE)
+            return complain(walk, header->address, scratch->node,
+                            "a long value that a pair of this leaf refers to is damaged");
+        if (status != PANDO_OK)
+            return status;
+    }
+    return PANDO_OK;
+}
+
+/* A leaf is read again before anything is said of it: it is torn more often than not where many
+ * write. */
+static enum pando_status look_co(struct walk *walk, const struct range *range,
+                                 struct scratch *scratch, struct node_header *header,
+                                 struct content *content)
+{
+    enum pando_status status = PANDO_OK;
+    for (int i = 0; i < TORN_LOOKS; i++) {
+        status = reach_co(walk, range, scratch->node, header);
+        if (status == PANDO_OK && walk->complaint.what == NULL && header->level == 0)
+            status = check_leaf_co(walk, range, scratch, header, content);
+        if (status != PANDO_OK || walk->complaint.what == NULL)
+            return status;
+    }
+    return status;
+}
+
+/* ---- looks until something is certain -------------------------------------------------------- */
+
+enum verdict { SOUND, DAMAGED, UNSETTLED };
+
+struct doubt {
+    struct complaint complaint;
+    unsigned looks;
+    uint64_t since_ns, end_ns;
+};
+
+/* After a look with a complaint. False: look again. */
+static bool decide_co(struct walk *walk, struct doubt *doubt, enum verdict *verdict)
+{
+    uint64_t lease_ns = pool_lease_ns(walk->self->table->pool);
+    uint64_t now_ns = rt_now_ns();
+    const struct complaint *now = &walk->complaint;
+    bool same = doubt->complaint.what == now->what && doubt->complaint.address == now->address &&
+                doubt->complaint.crc == now->crc;
+
+    if (doubt->looks++ == 0)
+        doubt->end_ns = now_ns + SETTLE_LEASES * lease_ns;
+    if (!same) {
+        doubt->complaint = *now;
+        doubt->since_ns = now_ns;
+    }
+    *verdict = same && now_ns - doubt->since_ns >= PATIENCE_LEASES * lease_ns ? DAMAGED : UNSETTLED;
+    if (*verdict == DAMAGED || now_ns >= doubt->end_ns)
+        return true;
+    rt_sleep_co(PAUSE_MIN_NS << (doubt->looks < PAUSE_DOUBLINGS ? doubt->looks : PAUSE_DOUBLINGS));
+    return false;
+}
+
+static enum pando_status settle_co(struct walk *walk, const struct range *range,
+                                   struct scratch *scratch, struct node_header *header,
+                                   struct content *content, enum verdict *verdict)
+{
+    struct doubt doubt = {0};
+    struct range again = *range;
+
+    do {
+        enum pando_status status = look_co(walk, &again, scratch, header, content);
+        if (status != PANDO_OK)
+            return status;
+        again.hint = 0;
+        *verdict = SOUND;
+    } while (walk->complaint.what != NULL && !decide_co(walk, &doubt, verdict));
+    return PANDO_OK;
+}
+
+/* ---- saying it ------------------------------------------------------------------------------- */
+
+static void show_key(struct slice key, char *out, size_t out_bytes)
+{
+    enum { SHOWN = 24 };
+    size_t used = 0;
+    for (size_t i = 0; i < key.size && i < SHOWN && used + 8 < out_bytes; i++) {
+        uint8_t byte = key.data[i];
+        bool plain = byte >= 0x20 && byte < 0x7f && byte != '"' && byte != '\\';
+        used += (size_t)snprintf(out + used, out_bytes - used, plain ? "%c" : "\\x%02x", byte);
+    }
+    snprintf(out + used, out_bytes - used, "%s", key.size > SHOWN ? "..." : "");
+}
+
+static void note(struct walk *walk, const struct range *range, enum verdict verdict)
+{
+    char key[128];
+    const struct complaint *complaint = &walk->complaint;
+    if (verdict == UNSETTLED) {
+        walk->census->unsettled++;
+        return;
+    }
+    walk->census->damaged++;
+    show_key(range->low, key, sizeof(key));
+    if (walk->error_used >= walk->error_bytes)
+        return;
+    int size = snprintf(walk->error + walk->error_used, walk->error_bytes - walk->error_used,
+                        "%smemory node %u, offset 0x%llx, keys from \"%s\": %s",
+                        walk->error_used > 0 ? "\n" : "", fabric_address_node(complaint->address),
+                        (unsigned long long)fabric_address_offset(complaint->address), key,
+                        complaint->what);
+    walk->error_used += (size_t)size;
+}
+
+/* ---- sibling pointers ------------------------------------------------------------------------ */
+
+/* Whether the node that covers `low` points to the one that begins where it ends. */
+static enum pando_status look_at_link_co(struct walk *walk, int level, struct slice low,
+                                         struct scratch *scratch)
+{
+    struct range range = {.level = level, .low = low};
+    struct node_header header;
+    struct key next;
+    enum pando_status status = reach_co(walk, &range, scratch->node, &header);
+    if (status != PANDO_OK || walk->complaint.what != NULL || header.no_high)
+        return status;
+    fabric_address node = header.address, sibling = header.sibling;
+    memcpy(scratch->image, scratch->node, walk->self->table->layout.node_bytes);
+    key_set(&next, header.high);
+    range.low = key_slice(&next);
+    status = reach_co(walk, &range, scratch->node, &header);
+    if (status == PANDO_OK && walk->complaint.what == NULL && header.address != sibling &&
+        slice_equal(header.low, range.low))
+        return complain(walk, node, scratch->image, "its sibling pointer leads astray");
+    return status;
+}
+
+static enum pando_status check_link_co(struct walk *walk, const struct node_header *header)
+{
+    struct neighbour *left = &walk->left[header->level];
+    enum verdict verdict = SOUND;
+    struct doubt doubt = {0};
+    enum pando_status status = PANDO_OK;
+
+    if (left->known && left->sibling != header->address &&
+        slice_equal(key_slice(&left->high), header->low)) {
+        struct scratch *scratch = scratch_take(walk->self);
+        struct range range = {.level = header->level, .low = key_slice(&left->low)};
+        do {
+            status = look_at_link_co(walk, range.level, range.low, scratch);
+        } while (status == PANDO_OK && walk->complaint.what != NULL &&
+                 !decide_co(walk, &doubt, &verdict));
+        if (status == PANDO_OK && walk->complaint.what != NULL)
+            note(walk, &range, verdict);
+        scratch_give(walk->self, scratch);
+    }
+    left->known = !header->no_high;
+    left->sibling = header->sibling;
+    key_set(&left->low, header->low);
+    if (left->known)
+        key_set(&left->high, header->high);
+    return status;
+}
+
+/* ---- the walk -------------------------------------------------------------------------------- */
+
+static enum pando_status walk_range_co(struct walk *walk, const struct range *range);
+
+static enum pando_status walk_children_co(struct walk *walk, const struct range *range,
+                                          struct scratch *scratch, const struct node_header *header)
+{
+    const struct node_layout *layout = &walk->self->table->layout;
+    uint32_t count = inner_count(layout, scratch->node);
+    enum pando_status status = PANDO_OK;
+
+    for (uint32_t i = 0; i <= count && status == PANDO_OK; i++) {
+        bool last = i == count;
+        struct range child = {
+            .level = header->level - 1,
+            .hint = inner_child_at(layout, scratch->node, i),
+            .low = i == 0 ? header->low : inner_key_at(layout, scratch->node, i - 1),
+            .high = last ? header->high : inner_key_at(layout, scratch->node, i),
+            .no_high = last && header->no_high,
+        };
+        /* Of a node that has grown over its neighbour, only what is in the range. */
+        if (slice_compare(child.low, range->low) < 0) {
+            child.low = range->low;
+            child.hint = 0;
+        }
+        if (!range->no_high && (child.no_high || slice_compare(child.high, range->high) > 0)) {
+            child.high = range->high;
+            child.no_high = false;
+        }
+        if (child.no_high || slice_compare(child.low, child.high) < 0)
+            status = walk_range_co(walk, &child);
+    }
+    return status;
+}
+
+static enum pando_status walk_node_co(struct walk *walk, const struct range *range,
+                                      struct scratch *scratch, const struct node_header *header,
+                                      const struct content *content)
+{
+    enum pando_status status = check_link_co(walk, header);
+    if (status != PANDO_OK)
+        return status;
+    walk->census->nodes++;
+    walk->census->bytes += walk->self->table->layout.node_bytes;
+    if (header->level > 0)
+        return walk_children_co(walk, range, scratch, header);
+    walk->census->leaves++;
+    walk->census->pairs += content->pairs;
+    walk->census->bytes += content->bytes;
+    return PANDO_OK;
+}
+
+/* Node after node until the range is covered. Behind damage it goes on with the next range. */
+static enum pando_status walk_range_co(struct walk *walk, const struct range *range)
+{
+    struct scratch *scratch = scratch_take(walk->self);
+    struct key *cursor = malloc(sizeof(*cursor));
+    struct range rest = *range;
+    enum pando_status status = cursor == NULL ? PANDO_NO_MEMORY : PANDO_OK;
+
+    while (status == PANDO_OK && walk->census->damaged < DAMAGES_MAX) {
+        struct node_header header;
+        struct content content = {0};
+        enum verdict verdict;
+        status = settle_co(walk, &rest, scratch, &header, &content, &verdict);
+        if (status != PANDO_OK)
+            break;
+        if (verdict != SOUND) {
+            note(walk, &rest, verdict);
+            walk->left[rest.level < LEVELS_MAX && rest.level >= 0 ? rest.level : 0].known = false;
+            break;
+        }
+        status = walk_node_co(walk, &rest, scratch, &header, &content);
+        if (header.no_high || (!range->no_high && slice_compare(header.high, range->high) >= 0))
+            break;
+        key_set(cursor, header.high);
+        rest.low = key_slice(cursor);
+        rest.hint = header.sibling;
+    }
+    free(cursor);
+    scratch_give(walk->self, scratch);
+    return status;
 }
 
 enum pando_status sherman_verify_co(struct engine *engine, struct engine_census *out, char *error,
                                     size_t error_bytes)
 {
-    struct walk walk = {
-        .self = sherman_of(engine), .census = out, .error = error, .error_bytes = error_bytes};
+    struct sherman *self = sherman_of(engine);
+    struct walk *walk = calloc(1, sizeof(*walk));
+    struct range all = {.level = LEVELS_MAX, .no_high = true};
     *out = (struct engine_census){0};
-    return walk_co(&walk);
-}
-
-enum pando_status sherman_drop_co(struct engine_table *base, struct pool_session *session)
-{
-    struct engine *engine;
-    struct engine_census census = {0};
-    struct sherman_table *table = container_of(base, struct sherman_table, base);
-    char error[128] = "";
-    enum pando_status status = base->ops->attach_co(base, session, &engine);
-    if (status != PANDO_OK)
-        return status;
-    struct walk walk = {.self = sherman_of(engine),
-                        .census = &census,
-                        .error = error,
-                        .error_bytes = sizeof(error),
-                        .freeing = true};
-    status = walk_co(&walk);
-    if (status == PANDO_NOT_FOUND)
-        status = PANDO_OK; /* no root: whoever created it died before it had one */
-    if (status == PANDO_CORRUPT)
-        log_error("cannot free a table", log_u64("table", table->id), log_text("why", error));
-    if (status == PANDO_OK)
-        status = pool_table_remove_co(session, table->slot, table->id);
-    base->ops->detach_co(engine);
-    return status;
+    if (walk == NULL)
+        return PANDO_NO_MEMORY;
+    walk->self = self;
+    walk->census = out;
+    walk->error = error;
+    walk->error_bytes = error_bytes;
+    enum pando_status status = walk_range_co(walk, &all);
+    free(walk->value);
+    free(walk);
+    return status == PANDO_OK && out->damaged > 0 ? PANDO_CORRUPT : status;
 }

@@ -1,0 +1,351 @@
+/*
+ * table.c - the tables of a pool: what there is, making one, removing one, checking them.
+ */
+#include "cmd/table.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/with_store.h"
+
+enum { ERROR_BYTES = 512, DAMAGE_BYTES = 8192 };
+
+/* ---- list ------------------------------------------------------------------------------------ */
+
+struct list_settings {
+    struct cmd_pool pool;
+    const char *json;
+};
+
+static const struct config_option list_options[] = {
+    CMD_POOL_OPTIONS(struct list_settings),
+    {.name = "json",
+     .metavar = "FILE",
+     .help = "Write the list as JSON to FILE, or to stdout if it is '-'.",
+     CONFIG_TEXT_INTO(struct list_settings, json)},
+};
+
+static const struct config_command list_command = {
+    .name = "table list",
+    .summary = "Lists the tables of a pool: their names, engines, and the largest key and inline "
+               "value of each.",
+    .example = "pando table list --pool shm:demo",
+    .options = list_options,
+    .option_count = sizeof(list_options) / sizeof(list_options[0]),
+};
+
+static bool list_json(const struct list_settings *settings, const struct store_table_info *tables,
+                      unsigned count)
+{
+    struct json json;
+    json_init(&json);
+    json_begin_array(&json);
+    for (unsigned i = 0; i < count; i++) {
+        json_begin_object(&json);
+        json_key(&json, "name");
+        json_string(&json, tables[i].name);
+        json_key(&json, "engine");
+        json_string(&json, tables[i].engine);
+        json_key(&json, "key_max");
+        json_u64(&json, tables[i].key_max);
+        json_key(&json, "value_inline");
+        json_u64(&json, tables[i].value_inline);
+        json_end_object(&json);
+    }
+    json_end_array(&json);
+    bool written = cmd_write_json("table list", &json, settings->json);
+    json_fini(&json);
+    return written;
+}
+
+/* All tables; the caller frees them. NULL with an error said. */
+static struct store_table_info *tables_co(const char *command, struct store_thread *thread,
+                                          unsigned *count)
+{
+    struct store_table_info *tables = calloc(POOL_TABLES, sizeof(*tables));
+    enum pando_status status =
+        tables == NULL ? PANDO_NO_MEMORY : store_table_list_co(thread, tables, POOL_TABLES, count);
+    if (status == PANDO_OK)
+        return tables;
+    cmd_error(command, "cannot read the list of tables: %s", pando_status_text(status));
+    free(tables);
+    return NULL;
+}
+
+static int list_co(void *context, struct store_thread *thread)
+{
+    const struct list_settings *settings = context;
+    unsigned count;
+    int result = EXIT_OK;
+    struct store_table_info *tables = tables_co("table list", thread, &count);
+    if (tables == NULL)
+        return EXIT_FAILED;
+    if (settings->json != NULL) {
+        result = list_json(settings, tables, count) ? EXIT_OK : EXIT_FAILED;
+    } else {
+        printf("%-32s %-10s %10s %14s\n", "NAME", "ENGINE", "KEYS TO", "INLINE TO");
+        for (unsigned i = 0; i < count; i++)
+            printf("%-32s %-10s %8" PRIu32 " B %12" PRIu32 " B\n", tables[i].name, tables[i].engine,
+                   tables[i].key_max, tables[i].value_inline);
+    }
+    free(tables);
+    return result;
+}
+
+int cmd_table_list(int argc, char **argv)
+{
+    struct list_settings settings;
+    struct config config;
+    int result;
+    if (cmd_load(&config, &list_command, argc, argv, &settings, &result))
+        result = cmd_with_store("table list", &settings.pool, list_co, &settings);
+    config_fini(&config);
+    return result;
+}
+
+/* ---- create ---------------------------------------------------------------------------------- */
+
+struct create_settings {
+    struct cmd_pool pool;
+    const char *engine;
+    uint64_t key_size, value_size, key_max, value_inline, node_bytes;
+    const char *name; /* a positional */
+};
+
+static const struct config_option create_options[] = {
+    CMD_POOL_OPTIONS(struct create_settings),
+    {.name = "engine",
+     .metavar = "NAME",
+     .help = "What keeps the table.",
+     .default_text = "sherman",
+     CONFIG_TEXT_INTO(struct create_settings, engine)},
+    {.name = "key-max",
+     .metavar = "SIZE",
+     .help = "Largest key; at most 1024.",
+     .default_text = "64",
+     CONFIG_SIZE_INTO(struct create_settings, key_max)},
+    {.name = "value-inline",
+     .metavar = "SIZE",
+     .help = "Values up to this size lie beside their keys; longer ones, up to 16M, elsewhere.",
+     .default_text = "64",
+     CONFIG_SIZE_INTO(struct create_settings, value_inline)},
+    {.name = "key-size",
+     .metavar = "SIZE",
+     .help = "All keys have this size, which makes small ones faster; 0: any up to --key-max.",
+     .default_text = "0",
+     CONFIG_SIZE_INTO(struct create_settings, key_size)},
+    {.name = "value-size",
+     .metavar = "SIZE",
+     .help = "All values have this size, inline; 0: any.",
+     .default_text = "0",
+     CONFIG_SIZE_INTO(struct create_settings, value_size)},
+    {.name = "node-bytes",
+     .metavar = "SIZE",
+     .help = "Size of the nodes of the tree; 0: chosen for keys and values.",
+     .default_text = "0",
+     CONFIG_SIZE_INTO(struct create_settings, node_bytes)},
+};
+
+static const struct config_command create_command = {
+    .name = "table create",
+    .summary = "Creates an empty table. Its sizes are fixed from then on.",
+    .positionals = "NAME",
+    .example = "pando table create users --pool shm:demo --key-max 32 --value-inline 100",
+    .options = create_options,
+    .option_count = sizeof(create_options) / sizeof(create_options[0]),
+    .positionals_min = 1,
+    .positionals_max = 1,
+};
+
+static uint32_t clamp(uint64_t size)
+{
+    return size > UINT32_MAX ? UINT32_MAX : (uint32_t)size;
+}
+
+static int create_co(void *context, struct store_thread *thread)
+{
+    const struct create_settings *settings = context;
+    char error[ERROR_BYTES] = "";
+    struct engine_shape shape = {
+        .key_size = clamp(settings->key_size),
+        .value_size = clamp(settings->value_size),
+        .key_max = settings->key_size != 0 ? 0 : clamp(settings->key_max),
+        .value_inline = settings->value_size != 0 ? 0 : clamp(settings->value_inline),
+        .node_bytes = clamp(settings->node_bytes),
+    };
+    enum pando_status status = store_table_create_co(thread, settings->name, settings->engine,
+                                                     &shape, error, sizeof(error));
+    if (status == PANDO_OK) {
+        printf("created %s\n", settings->name);
+        return EXIT_OK;
+    }
+    const char *advice = "";
+    if (status == PANDO_EXISTS)
+        advice = "; choose another name, or drop it first";
+    else if (status == PANDO_TOO_LARGE || status == PANDO_INVALID)
+        advice = "; keys may have 1024 bytes, names 63, and nodes have room for a few pairs: use "
+                 "smaller sizes";
+    cmd_error("table create", "%s%s", error, advice);
+    return EXIT_FAILED;
+}
+
+int cmd_table_create(int argc, char **argv)
+{
+    struct create_settings settings;
+    struct config config;
+    int result;
+    if (cmd_load(&config, &create_command, argc, argv, &settings, &result)) {
+        settings.name = config.positionals[0];
+        result = cmd_with_store("table create", &settings.pool, create_co, &settings);
+    }
+    config_fini(&config);
+    return result;
+}
+
+/* ---- drop ------------------------------------------------------------------------------------ */
+
+struct drop_settings {
+    struct cmd_pool pool;
+    const char *name;
+};
+
+static const struct config_option drop_options[] = {
+    CMD_POOL_OPTIONS(struct drop_settings),
+};
+
+static const struct config_command drop_command = {
+    .name = "table drop",
+    .summary = "Removes a table and all that is in it. There is no way back.",
+    .positionals = "NAME",
+    .example = "pando table drop users --pool shm:demo",
+    .options = drop_options,
+    .option_count = sizeof(drop_options) / sizeof(drop_options[0]),
+    .positionals_min = 1,
+    .positionals_max = 1,
+};
+
+static int drop_co(void *context, struct store_thread *thread)
+{
+    const struct drop_settings *settings = context;
+    enum pando_status status = store_table_drop_co(thread, settings->name);
+    if (status == PANDO_OK) {
+        printf("dropped %s\n", settings->name);
+        return EXIT_OK;
+    }
+    if (status == PANDO_NOT_FOUND)
+        cmd_error("table drop", "there is no table '%.64s'; `pando table list` shows them",
+                  settings->name);
+    else
+        cmd_error("table drop", "cannot drop the table '%.64s': %s", settings->name,
+                  pando_status_text(status));
+    return EXIT_FAILED;
+}
+
+int cmd_table_drop(int argc, char **argv)
+{
+    struct drop_settings settings;
+    struct config config;
+    int result;
+    if (cmd_load(&config, &drop_command, argc, argv, &settings, &result)) {
+        settings.name = config.positionals[0];
+        result = cmd_with_store("table drop", &settings.pool, drop_co, &settings);
+    }
+    config_fini(&config);
+    return result;
+}
+
+/* ---- verify ---------------------------------------------------------------------------------- */
+
+struct verify_settings {
+    struct cmd_pool pool;
+    const char *name; /* NULL: all */
+};
+
+static const struct config_option verify_options[] = {
+    CMD_POOL_OPTIONS(struct verify_settings),
+};
+
+static const struct config_command verify_command = {
+    .name = "table verify",
+    .summary =
+        "Walks a table, or every table, and checks each node and each value. Others may go on "
+        "using it: what looks wrong is looked at again for a few seconds, and is reported only "
+        "if it stays so. Exits with 1 if there is damage.",
+    .positionals = "[NAME]",
+    .example = "pando table verify users --pool shm:demo",
+    .options = verify_options,
+    .option_count = sizeof(verify_options) / sizeof(verify_options[0]),
+    .positionals_max = 1,
+};
+
+static void print_damage(const char *name, char *damage)
+{
+    char *next = damage;
+    while (next != NULL) {
+        const char *line = strsep(&next, "\n");
+        printf("%s: damaged: %s\n", name, line);
+    }
+}
+
+static int verify_one_co(struct store_thread *thread, const char *name)
+{
+    char error[ERROR_BYTES] = "", size[FORMAT_SIZE_MAX];
+    struct store_table *table;
+    struct engine_census census;
+    enum pando_status status = store_table_open_co(thread, name, &table, error, sizeof(error));
+    if (status != PANDO_OK) {
+        cmd_error("table verify", "%s%s", error,
+                  status == PANDO_NOT_FOUND ? "; `pando table list` shows what there is" : "");
+        return EXIT_FAILED;
+    }
+    char *damage = calloc(1, DAMAGE_BYTES);
+    status =
+        damage == NULL ? PANDO_NO_MEMORY : store_verify_co(table, &census, damage, DAMAGE_BYTES);
+    if (status == PANDO_OK || status == PANDO_CORRUPT) {
+        if (damage[0] != '\0')
+            print_damage(name, damage);
+        printf("%s: %s: %" PRIu64 " pairs in %" PRIu64 " leaves, %" PRIu64
+               " nodes, %s; damaged places %" PRIu64 ", unsettled %" PRIu64 "\n",
+               name, status == PANDO_OK ? "sound" : "DAMAGED", census.pairs, census.leaves,
+               census.nodes, format_size(size, sizeof(size), census.bytes), census.damaged,
+               census.unsettled);
+    } else {
+        cmd_error("table verify", "cannot verify the table '%.64s': %s", name,
+                  pando_status_text(status));
+    }
+    free(damage);
+    store_table_close(table);
+    return status == PANDO_OK ? EXIT_OK : EXIT_FAILED;
+}
+
+static int verify_co(void *context, struct store_thread *thread)
+{
+    const struct verify_settings *settings = context;
+    unsigned count;
+    int result = EXIT_OK;
+    if (settings->name != NULL)
+        return verify_one_co(thread, settings->name);
+    struct store_table_info *tables = tables_co("table verify", thread, &count);
+    if (tables == NULL)
+        return EXIT_FAILED;
+    for (unsigned i = 0; i < count; i++) {
+        if (verify_one_co(thread, tables[i].name) != EXIT_OK)
+            result = EXIT_FAILED;
+    }
+    free(tables);
+    return result;
+}
+
+int cmd_table_verify(int argc, char **argv)
+{
+    struct verify_settings settings;
+    struct config config;
+    int result;
+    if (cmd_load(&config, &verify_command, argc, argv, &settings, &result)) {
+        settings.name = config.positional_count > 0 ? config.positionals[0] : NULL;
+        result = cmd_with_store("table verify", &settings.pool, verify_co, &settings);
+    }
+    config_fini(&config);
+    return result;
+}

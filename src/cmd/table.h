@@ -1,0 +1,12 @@
+/*
+ * table.h - `pando table list|create|drop|verify`.
+ */
+#ifndef CMD_TABLE_H
+#define CMD_TABLE_H
+
+int cmd_table_list(int argc, char **argv);
+int cmd_table_create(int argc, char **argv);
+int cmd_table_drop(int argc, char **argv);
+int cmd_table_verify(int argc, char **argv);
+
+#endif

@@ -1,0 +1,100 @@
+/*
+ * keyspace.h - the numbered databases as tables of the pool, and what every command on a key does:
+ * look, look and change, report.
+ *
+ * Database n is two tables, "db<n>" for keys of up to KEYSPACE_SHORT_MAX bytes and "db<n>.long" for
+ * longer ones. Whoever wants them in order merges the two.
+ */
+#ifndef SERVER_KEYSPACE_H
+#define SERVER_KEYSPACE_H
+
+#include "server/server_int.h"
+#include "server/value.h"
+
+enum {
+    KEYSPACE_SHORT_MAX = 96,
+    KEYSPACE_KEY_MAX = ENGINE_KEY_MAX,
+};
+
+/* Opens a database on this thread, and creates it in the pool if it is not there. */
+PANDO_MUST_CHECK enum pando_status keyspace_open_co(struct server_thread *thread, unsigned number,
+                                                    char *error, size_t error_bytes);
+
+/* Opens it if it is in the pool; NOT_FOUND. */
+PANDO_MUST_CHECK enum pando_status keyspace_find_co(struct server_thread *thread, unsigned number);
+
+/* Makes databases anew whose tables somebody dropped with other means. Now and then. */
+void keyspace_refresh_co(struct server_thread *thread);
+
+static inline struct store_table *keyspace_table(const struct call *call, struct slice key)
+{
+    return call->thread->databases[call->client->database].tables[key.size > KEYSPACE_SHORT_MAX];
+}
+
+/* Says what went wrong in the words of Redis, or clear ones. */
+void reply_failure(struct reply *reply, enum pando_status status);
+
+/* ---- looking --------------------------------------------------------------------------------- */
+
+static inline bool value_expired(const struct value *value)
+{
+    return value->expire_ms != 0 && value->expire_ms <= rt_wall_ms();
+}
+
+/* Size and expiry of a value; false: it is not there, or that was not to be found out, and *status
+ * says which. */
+struct glance {
+    uint64_t expire_ms; /* 0: never */
+    size_t size;
+};
+bool keyspace_glance_co(struct store_table *table, struct slice key, struct glance *out,
+                        enum pando_status *status);
+
+/* ---- changing -------------------------------------------------------------------------------- */
+
+/* One read-modify-write: embedded as the first member in what a command adds to it. */
+struct edit {
+    struct call *call;
+    struct slice key;
+    size_t mark;              /* of the reply: a change may be tried several times */
+    bool found;               /* the key is there and has not expired */
+    enum pando_status status; /* what the callback could not do; nothing is stored then */
+    struct value old;         /* during the callback, if found */
+    uint8_t *memory;          /* of a value being built; freed by edit_end */
+    size_t memory_size;
+    struct engine_change (*change)(struct edit *edit);
+};
+
+/* Runs edit->change on the key. False: it failed, and that was replied. */
+bool edit_run_co(struct edit *edit, struct call *call, struct slice key,
+                 struct engine_change (*change)(struct edit *edit));
+
+/* A stored value of `size` bytes for the callback to fill, preceded by its header; NULL: no memory or
+ * too large, which is remembered. The first byte decides about the header: give it. */
+uint8_t *edit_build(struct edit *edit, size_t size, uint8_t first, uint64_t expire_ms);
+
+/* The change that stores what was built, or these bytes. */
+struct engine_change edit_store_built(struct edit *edit);
+struct engine_change edit_store(struct edit *edit, struct slice data, uint64_t expire_ms);
+static inline struct engine_change edit_keep(void)
+{
+    return (struct engine_change){.what = ENGINE_KEEP};
+}
+static inline struct engine_change edit_remove(void)
+{
+    return (struct engine_change){.what = ENGINE_REMOVE};
+}
+
+/* ---- words that mean something --------------------------------------------------------------- */
+
+/* False: the error was replied. */
+bool call_integer(struct call *call, size_t index, int64_t *out);
+bool call_database(struct call *call, size_t index, unsigned *out);
+bool call_key_fits(struct call *call, struct slice key);
+
+/* Stores bytes of the input without copying them, if the header can be put in front of them. The
+ * word is not looked at again. */
+PANDO_MUST_CHECK enum pando_status keyspace_put_co(struct call *call, struct slice key, size_t word,
+                                                   uint64_t expire_ms, enum engine_put mode);
+
+#endif

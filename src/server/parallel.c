@@ -1,0 +1,41 @@
+#include "server/parallel.h"
+
+enum { WIDTH = 32 };
+
+struct parallel {
+    size_t next, count;
+    void (*fn_co)(void *context, size_t index);
+    void *context;
+    struct rt_countdown left;
+};
+
+static void work_co(struct parallel *parallel)
+{
+    while (parallel->next < parallel->count)
+        parallel->fn_co(parallel->context, parallel->next++);
+}
+
+static void worker(void *arg)
+{
+    struct parallel *parallel = arg;
+    work_co(parallel);
+    rt_countdown_done(&parallel->left);
+}
+
+void parallel_co(struct server_thread *thread, size_t count,
+                 void (*fn_co)(void *context, size_t index), void *context)
+{
+    struct parallel parallel = {.count = count, .fn_co = fn_co, .context = context};
+    unsigned workers = count < WIDTH ? (unsigned)count : WIDTH;
+
+    if (!thread->overlap || workers <= 1) {
+        work_co(&parallel);
+        return;
+    }
+    rt_countdown_init(&parallel.left, workers);
+    for (unsigned i = 0; i < workers; i++) {
+        if (rt_spawn(thread->loop, worker, &parallel) != PANDO_OK)
+            worker(&parallel);
+    }
+    rt_countdown_wait_co(&parallel.left);
+}
