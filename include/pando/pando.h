@@ -134,15 +134,14 @@ struct pando_options {
      * tcp:HOST:PORT[,HOST:PORT...]      memory nodes elsewhere; all of the pool's, in order
      * verbs:HOST:PORT[,HOST:PORT...]    the same, reached by RDMA */
     const char *uri;
-    const char
-        *secret_file;     /* tcp, verbs: a file with the secret that the memory nodes were given */
-    int tls;              /* tcp: not 0 to encrypt; the process then ignores SIGPIPE */
-    const char *tls_ca;   /* PEM files: who is trusted, */
-    const char *tls_cert; /* and this client's own certificate */
-    const char *tls_key;  /* and key, where the memory nodes ask for one */
-    uint64_t cache_bytes; /* for copies of inner nodes, of each table; 0: 256 MiB at the most */
-    const char *name;     /* shown by `pando status`; NULL: "libpando" */
-    const char *verbs;    /* verbs: the RDMA device; NULL: the first that is active */
+    const char *secret_file; /* tcp, verbs: a file with the secret of the memory nodes */
+    int tls;                 /* tcp: not 0 to encrypt; the process then ignores SIGPIPE */
+    const char *tls_ca;      /* PEM files: who is trusted, */
+    const char *tls_cert;    /* and this client's own certificate */
+    const char *tls_key;     /* and key, where the memory nodes ask for one */
+    uint64_t cache_bytes;    /* for copies of inner nodes, of each table; 0: 256 MiB at the most */
+    const char *name;        /* shown by `pando status`; NULL: "libpando" */
+    const char *verbs;       /* verbs: the RDMA device; NULL: the first that is active */
 };
 
 /* Joins a pool, and starts one thread that keeps this process its member. *out is the caller's, to be closed

@@ -245,15 +245,11 @@ static enum pando_status start_fabric(struct node *node)
     return status;
 }
 
-static enum pando_status start_metrics(struct node *node)
+static memory_served_fn served_of(const struct node *node)
 {
-    const struct settings *settings = node->settings;
-    bool tcp = settings->listen != NULL && settings->verbs == NULL;
-    memory_served_fn served = settings->verbs != NULL ? fabric_verbs_served
-                              : tcp                   ? fabric_tcp_served
-                                                      : fabric_shm_served;
-    return memory_metrics_start(settings->metrics, node->fabric, served, tcp, node->memnode,
-                                &node->metrics, node->error, sizeof(node->error));
+    if (node->settings->verbs != NULL)
+        return NULL;
+    return node->settings->listen != NULL ? fabric_tcp_served : fabric_shm_served;
 }
 
 static void print_ready(const struct node *node)
@@ -320,7 +316,9 @@ static int serve(struct node *node)
     if (status == PANDO_OK)
         status = start_fabric(node);
     if (status == PANDO_OK && node->settings->metrics != NULL)
-        status = start_metrics(node);
+        status =
+            memory_metrics_start(node->settings->metrics, node->fabric, served_of(node),
+                                 node->memnode, &node->metrics, node->error, sizeof(node->error));
     if (status == PANDO_OK) {
         print_ready(node);
         while (sigwait(&signals, &got) != 0)

@@ -3,13 +3,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "fabric/shm/shm.h"
+#include "fabric/tcp/tcp.h"
 #include "server/http.h"
 #include "server/metrics_pool.h"
 
 struct memory_metrics {
     struct fabric *fabric;
-    memory_served_fn served;
-    bool executes;
+    memory_served_fn served; /* may be NULL */
     struct memnode *memnode;
     struct http *http;
     struct rt_thread *thread;
@@ -31,10 +32,10 @@ static void put_served(const struct memory_metrics *self, struct metrics *out)
     struct fabric_served served;
     struct memnode_calls calls;
     char labels[64];
-    self->served(self->fabric, &served);
-    metrics_one(out, "pando_memory_connections", METRICS_GAUGE, "Endpoints connected to this node.",
-                served.connections);
-    if (self->executes) {
+    if (self->served != NULL) {
+        self->served(self->fabric, &served);
+        metrics_one(out, "pando_memory_connections", METRICS_GAUGE,
+                    "Endpoints connected to this node.", served.connections);
         metrics_one(out, "pando_memory_lists_total", METRICS_COUNTER,
                     "Lists of operations executed for others.", served.lists);
         metrics_one(out, "pando_memory_operations_total", METRICS_COUNTER, "Operations in them.",
@@ -86,16 +87,14 @@ static void thread_main(void *arg)
 }
 
 enum pando_status memory_metrics_start(const char *listen, struct fabric *fabric,
-                                       memory_served_fn served, bool executes,
-                                       struct memnode *memnode, struct memory_metrics **out,
-                                       char *error, size_t error_bytes)
+                                       memory_served_fn served, struct memnode *memnode,
+                                       struct memory_metrics **out, char *error, size_t error_bytes)
 {
     struct memory_metrics *self = calloc(1, sizeof(*self));
     if (self == NULL)
         return PANDO_NO_MEMORY;
     self->fabric = fabric;
     self->served = served;
-    self->executes = executes;
     self->memnode = memnode;
     rt_waitq_init(&self->stop);
     enum pando_status status = http_open(listen, content_co, self, &self->http, error, error_bytes);

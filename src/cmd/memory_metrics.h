@@ -9,13 +9,12 @@
 
 struct memory_metrics;
 
-/* How the fabric says what it has done for others. */
+/* What the node's fabric has done for others; NULL where its card does it. */
 typedef void (*memory_served_fn)(const struct fabric *fabric, struct fabric_served *out);
 
-/* `executes`: this process executes the lists of others itself. Errors as one line for a person. Not
- * from a task. */
+/* Errors as one line for a person. Not from a task. */
 PANDO_MUST_CHECK enum pando_status memory_metrics_start(const char *listen, struct fabric *fabric,
-                                                        memory_served_fn served, bool executes,
+                                                        memory_served_fn served,
                                                         struct memnode *memnode,
                                                         struct memory_metrics **out, char *error,
                                                         size_t error_bytes);

@@ -30,7 +30,7 @@ run "$PANDO"
 [[ $RC == 2 ]] || fail "no command: exit status $RC"
 expect 2 "no such command; did you mean shell" "$PANDO" shel
 expect 2 "no such command" "$PANDO" frobnicate
-for command in memory status shell fabric-bench run; do
+for command in memory status shell fabric-bench serve; do
     run "$PANDO" "$command" --help
     [[ $RC == 0 ]] || fail "$command --help: exit status $RC"
     grep -q "Example:" <<< "$OUT" || fail "$command --help has no example"

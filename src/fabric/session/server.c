@@ -289,16 +289,6 @@ void session_server_destroy(struct session_server *server)
     free(server);
 }
 
-void session_server_served(const struct session_server *server, struct fabric_served *out)
-{
-    *out = (struct fabric_served){.connections = atomic_load(&server->sockets)};
-    for (unsigned i = 0; i < server->thread_count; i++) {
-        const struct session_thread *thread = &server->threads[i];
-        out->lists += atomic_load_explicit(&thread->lists, memory_order_relaxed);
-        out->operations += atomic_load_explicit(&thread->operations, memory_order_relaxed);
-    }
-}
-
 void session_server_location(const struct session_server *server, const char *advertise,
                              char out[FABRIC_LOCATION_MAX])
 {

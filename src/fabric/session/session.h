@@ -72,21 +72,8 @@ struct session_thread {
     struct list closed; /* held by tasks still */
     struct rt_message stop_message;
     bool stopping, listening;
-    _Atomic uint64_t lists, operations; /* executed here; written by this thread alone */
-    void *own;                          /* the backend's */
+    void *own; /* the backend's */
 };
-
-/* Only the owner adds, so that it needs no locked instruction. */
-static inline void session_thread_count(struct session_thread *thread, uint32_t operations)
-{
-    atomic_store_explicit(&thread->lists,
-                          atomic_load_explicit(&thread->lists, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
-    atomic_store_explicit(&thread->operations,
-                          atomic_load_explicit(&thread->operations, memory_order_relaxed) +
-                              operations,
-                          memory_order_relaxed);
-}
 
 static inline struct rt_loop *session_loop(const struct session_thread *thread)
 {
@@ -129,9 +116,6 @@ session_server_create(const struct session_server_options *options, struct sessi
 /* Begins to accept. */
 PANDO_MUST_CHECK enum pando_status session_server_start(struct session_server *server);
 void session_server_destroy(struct session_server *server);
-
-/* Any thread, after it was started. */
-void session_server_served(const struct session_server *server, struct fabric_served *out);
 
 /* Where others find it: `advertise`, or the address itself. */
 void session_server_location(const struct session_server *server, const char *advertise,

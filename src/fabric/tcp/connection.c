@@ -181,7 +181,7 @@ static enum outcome take_list(struct connection *connection)
     }
     wire_place_reads(result, ops, list.count);
     enum pando_status status = window_execute(&fabric_of(connection)->window, ops, list.count);
-    session_thread_count(connection->base.thread, list.count);
+    tcp_thread_count(connection->base.thread->own, list.count);
     uint32_t bytes = wire_finish_result(result, &list, ops, status);
     frame_added(&connection->out, &connection->results, bytes);
     bytes_taken(in, list.bytes);

@@ -107,11 +107,16 @@ bool fabric_tcp_reused(const struct fabric *fabric)
 
 void fabric_tcp_served(const struct fabric *fabric, struct fabric_served *out)
 {
-    const struct session_server *server =
-        container_of(fabric, const struct tcp_fabric, base)->server;
+    struct session_server *server = container_of(fabric, const struct tcp_fabric, base)->server;
     *out = (struct fabric_served){0};
-    if (server != NULL)
-        session_server_served(server, out);
+    if (server == NULL)
+        return;
+    out->connections = atomic_load(&server->sockets);
+    for (unsigned i = 0; i < server->thread_count; i++) {
+        struct tcp_thread *thread = server->threads[i].own;
+        out->lists += atomic_load_explicit(&thread->lists, memory_order_relaxed);
+        out->operations += atomic_load_explicit(&thread->operations, memory_order_relaxed);
+    }
 }
 
 static enum pando_status tcp_add_peer(struct fabric *base, uint16_t node, enum fabric_target target,

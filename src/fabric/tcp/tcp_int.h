@@ -95,7 +95,20 @@ struct tcp_thread {
     struct rt_poller poller;
     bool polling;
     struct rt_timer tick;
+    _Atomic uint64_t lists, operations; /* executed; written by this thread alone */
 };
+
+/* Only the owner adds, so that it needs no locked instruction. */
+static inline void tcp_thread_count(struct tcp_thread *thread, uint32_t operations)
+{
+    atomic_store_explicit(&thread->lists,
+                          atomic_load_explicit(&thread->lists, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    atomic_store_explicit(&thread->operations,
+                          atomic_load_explicit(&thread->operations, memory_order_relaxed) +
+                              operations,
+                          memory_order_relaxed);
+}
 
 extern const struct session_ops tcp_session_ops;
 

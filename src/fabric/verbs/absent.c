@@ -31,12 +31,6 @@ bool fabric_verbs_reused(const struct fabric *fabric)
     return false;
 }
 
-void fabric_verbs_served(const struct fabric *fabric, struct fabric_served *out)
-{
-    (void)fabric;
-    *out = (struct fabric_served){0};
-}
-
 const char *fabric_verbs_device(const struct fabric *fabric)
 {
     (void)fabric;

@@ -138,15 +138,6 @@ bool fabric_verbs_reused(const struct fabric *fabric)
     return container_of(fabric, const struct verbs_fabric, base)->window.reused;
 }
 
-void fabric_verbs_served(const struct fabric *fabric, struct fabric_served *out)
-{
-    const struct session_server *server =
-        container_of(fabric, const struct verbs_fabric, base)->server;
-    *out = (struct fabric_served){0};
-    if (server != NULL)
-        session_server_served(server, out);
-}
-
 const char *fabric_verbs_device(const struct fabric *fabric)
 {
     return container_of(fabric, const struct verbs_fabric, base)->device.text;

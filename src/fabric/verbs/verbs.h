@@ -44,9 +44,6 @@ PANDO_MUST_CHECK enum pando_status fabric_verbs_start(struct fabric *fabric);
 /* True when the window existed before and its contents were kept. */
 bool fabric_verbs_reused(const struct fabric *fabric);
 
-/* Connections only: the card does the rest. Any thread, after it was started. */
-void fabric_verbs_served(const struct fabric *fabric, struct fabric_served *out);
-
 /* "rxe0 port 1, RoCEv2, GID 1 10.0.0.1, MTU 1024". Lives as long as the fabric. */
 const char *fabric_verbs_device(const struct fabric *fabric);
 
