@@ -6,7 +6,7 @@ SOURCES=$(cd "$(dirname "$0")/../.." && pwd)
 OBJECTS=$(cd "$BUILD" && pwd)/CMakeFiles
 
 # Objects of sources that are gone may lie around.
-mapfile -t objects < <(cd "$OBJECTS" && find pando_objects.dir pando.dir -name '*.o' ! -path '*/fabric/verbs/*' |
+mapfile -t objects < <(cd "$OBJECTS" && find pando_objects.dir pando_core.dir/src/server pando.dir -name '*.o' ! -path '*/fabric/verbs/*' |
     while read -r object; do
         source=${object#*.dir/}
         [[ ! -f $SOURCES/${source%.o} ]] || echo "$OBJECTS/$object"
