@@ -17,8 +17,11 @@ def install(folder):
         return True
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "package.json").write_text(json.dumps({"private": True, "dependencies": LIBRARIES}))
-    done = subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--silent"], cwd=folder, timeout=100,
-                          capture_output=True, text=True)
+    try:
+        done = subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--silent"], cwd=folder, timeout=60,
+                              capture_output=True, text=True)
+    except subprocess.TimeoutExpired:
+        return False
     if done.returncode != 0:
         print(done.stderr)
     return done.returncode == 0
