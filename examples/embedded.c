@@ -32,9 +32,9 @@ int main(void)
 
     const char *names[] = {"mercury", "venus", "earth", "mars", "jupiter", "saturn"};
     for (int i = 0; i < 6; i++) {
-        char moons[16];
-        snprintf(moons, sizeof(moons), "number %d", i + 1);
-        check(pool, pando_put(planets, names[i], strlen(names[i]), moons, strlen(moons)));
+        char place[32];
+        snprintf(place, sizeof(place), "number %d", i + 1);
+        check(pool, pando_put(planets, names[i], strlen(names[i]), place, strlen(place)));
     }
 
     char value[64];
