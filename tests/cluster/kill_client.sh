@@ -5,12 +5,7 @@ source "$(dirname "$0")/lib.sh"
 CLIENT=$(dirname "$PANDO")/tests/cluster_kv_client
 [[ -x $CLIENT ]] || { echo "SKIP: $CLIENT is not built"; exit 77; }
 
-POOL=tcp:
-for node in 0 1; do
-    start_memory "memory$node" --listen 127.0.0.1:0 --node "$node" --size 256M --secret-file "$SECRET"
-    POOL+=$ADDRESS,
-done
-POOL=${POOL%,}
+start_pool
 
 "$CLIENT" "$POOL" "$SECRET" create || fail "cannot create the table"
 start even "$CLIENT" "$POOL" "$SECRET" write 0 2 100000000

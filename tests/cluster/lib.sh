@@ -93,3 +93,28 @@ cpu_permille() {
     after=$(sed 's/.*) //' "/proc/$1/stat" | awk '{print $12 + $13}')
     echo $(((after - before) * 1000 / hertz / $2))
 }
+
+# Two memory nodes over tcp: $POOL names them.
+start_pool() {
+    local node
+    POOL=tcp:
+    for node in 0 1; do
+        start_memory "memory$node" --listen 127.0.0.1:0 --node "$node" --size 256M --secret-file "$SECRET"
+        POOL+=$ADDRESS,
+    done
+    POOL=${POOL%,}
+}
+
+# Stops the process PID for SECONDS, and on until another one, whose log is FILE, has declared it dead.
+stop_until_dead() {
+    local pid=$1 seconds=$2 log=$3 before
+    before=$(grep -c 'recovering a dead member' "$log" || true)
+    kill -STOP "$pid"
+    sleep "$seconds"
+    for _ in $(seq 120); do
+        [[ $(grep -c 'recovering a dead member' "$log" || true) -gt $before ]] && break
+        sleep 0.5
+    done
+    kill -CONT "$pid"
+    [[ $(grep -c 'recovering a dead member' "$log" || true) -gt $before ]] || fail "never declared dead"
+}
