@@ -548,19 +548,8 @@ static void tally_add(struct bench_tally *sum, const struct bench_tally *more)
 static void stats_add(struct bench_run *run)
 {
     struct engine_stats *sum = &run->outcome->stats;
-    for (unsigned i = 0; i < run->node_count; i++) {
-        const struct engine_stats *more = &run->nodes[i].after;
-        sum->cache_hits += more->cache_hits;
-        sum->cache_misses += more->cache_misses;
-        sum->rereads += more->rereads;
-        sum->splits += more->splits;
-        sum->merges += more->merges;
-        sum->repairs += more->repairs;
-        sum->lock_waits += more->lock_waits;
-        sum->handovers += more->handovers;
-        sum->cache_entries += more->cache_entries;
-        sum->cache_bytes += more->cache_bytes;
-    }
+    for (unsigned i = 0; i < run->node_count; i++)
+        engine_stats_add(sum, &run->nodes[i].after);
     run->outcome->cache_bytes = run->node_count == 0 ? 0 : sum->cache_bytes / run->node_count;
 }
 

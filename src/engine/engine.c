@@ -256,6 +256,20 @@ void engine_batch_co(struct engine *engine, struct engine_batch_op *ops, size_t 
 
 /* ---- statistics and checking ----------------------------------------------------------------- */
 
+void engine_stats_add(struct engine_stats *sum, const struct engine_stats *more)
+{
+    sum->cache_hits += more->cache_hits;
+    sum->cache_misses += more->cache_misses;
+    sum->cache_bytes += more->cache_bytes;
+    sum->cache_entries += more->cache_entries;
+    sum->rereads += more->rereads;
+    sum->splits += more->splits;
+    sum->merges += more->merges;
+    sum->repairs += more->repairs;
+    sum->lock_waits += more->lock_waits;
+    sum->handovers += more->handovers;
+}
+
 void engine_stats(const struct engine_table *table, struct engine_stats *out)
 {
     *out = (struct engine_stats){0};

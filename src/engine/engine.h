@@ -146,6 +146,8 @@ struct engine_stats {
     uint64_t lock_waits, handovers;
 };
 
+void engine_stats_add(struct engine_stats *sum, const struct engine_stats *more);
+
 /* Sums over the process. */
 void engine_stats(const struct engine_table *table, struct engine_stats *out);
 

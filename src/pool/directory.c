@@ -19,7 +19,7 @@ static bool name_ok(const char *name, size_t most)
     return size > 0 && size < most && name[0] != '#';
 }
 
-static enum pando_status read_all_co(struct pool_session *session, struct pool_entry *entries)
+enum pando_status pool_directory_co(struct pool_session *session, struct pool_entry *entries)
 {
     struct fabric_op read =
         fabric_read(pool_entry_offset(session->pool, 0), entries, POOL_TABLES * POOL_ENTRY_BYTES);
@@ -45,17 +45,42 @@ unsigned pool_entry_find(const struct pool_entry *entries, const char *name)
     return POOL_TABLES;
 }
 
-static enum pando_status create_locked_co(struct pool_session *session,
-                                          const struct pool_table_options *options,
-                                          struct pool_entry *entries, unsigned *slot,
-                                          struct pool_entry *out)
+enum pando_status pool_directory_change_co(struct pool_session *session, pool_directory_fn fn,
+                                           void *context)
 {
+    struct pool_lock lock;
+    struct pool_entry *entries = malloc(POOL_TABLES * sizeof(*entries));
+    if (entries == NULL)
+        return PANDO_NO_MEMORY;
+    enum pando_status status =
+        pool_lock_co(session, pool_lock_address(session->pool, 0, POOL_LOCK_DIRECTORY), &lock);
+    if (status == PANDO_OK) {
+        status = pool_directory_co(session, entries);
+        if (status == PANDO_OK)
+            status = fn(session, entries, context);
+        enum pando_status unlocked = pool_unlock_co(session, &lock);
+        if (status == PANDO_OK)
+            status = unlocked;
+    }
+    free(entries);
+    return status;
+}
+
+struct creation {
+    const struct pool_table_options *options;
+    unsigned *slot;
+    struct pool_entry *out;
+};
+
+static enum pando_status create_locked_co(struct pool_session *session, struct pool_entry *entries,
+                                          void *context)
+{
+    const struct creation *creation = context;
+    const struct pool_table_options *options = creation->options;
+    struct pool_entry *out = creation->out;
     uint64_t table = 1, live = POOL_ENTRY_LIVE;
     unsigned free_slot = 0;
-    enum pando_status status = read_all_co(session, entries);
 
-    if (status != PANDO_OK)
-        return status;
     if (pool_entry_find(entries, options->name) != POOL_TABLES)
         return PANDO_EXISTS;
     while (free_slot < POOL_TABLES && entries[free_slot].state != POOL_ENTRY_FREE)
@@ -80,19 +105,27 @@ static enum pando_status create_locked_co(struct pool_session *session,
         fabric_write(offset, out, sizeof(*out)),
         fabric_write(offset, &live, sizeof(live)),
     };
-    status = pool_submit_co(session, 0, ops, 2);
+    enum pando_status status = pool_submit_co(session, 0, ops, 2);
     out->state = POOL_ENTRY_LIVE;
-    *slot = free_slot;
+    *creation->slot = free_slot;
     return status;
 }
 
-static enum pando_status drop_locked_co(struct pool_session *session, const char *name,
-                                        struct pool_entry *entries)
+enum pando_status pool_table_create_co(struct pool_session *session,
+                                       const struct pool_table_options *options, unsigned *slot,
+                                       struct pool_entry *out)
 {
+    struct creation creation = {.options = options, .slot = slot, .out = out};
+    if (!name_ok(options->name, POOL_NAME_MAX) || !name_ok(options->engine, POOL_ENGINE_NAME_MAX))
+        return PANDO_INVALID;
+    return pool_directory_change_co(session, create_locked_co, &creation);
+}
+
+static enum pando_status drop_locked_co(struct pool_session *session, struct pool_entry *entries,
+                                        void *context)
+{
+    const char *name = context;
     uint64_t free_state = POOL_ENTRY_FREE;
-    enum pando_status status = read_all_co(session, entries);
-    if (status != PANDO_OK)
-        return status;
     unsigned slot = pool_entry_find(entries, name);
     if (slot == POOL_TABLES)
         return PANDO_NOT_FOUND;
@@ -101,44 +134,9 @@ static enum pando_status drop_locked_co(struct pool_session *session, const char
     return pool_submit_co(session, 0, &write, 1);
 }
 
-enum pando_status pool_table_create_co(struct pool_session *session,
-                                       const struct pool_table_options *options, unsigned *slot,
-                                       struct pool_entry *out)
-{
-    struct pool_lock lock;
-    if (!name_ok(options->name, POOL_NAME_MAX) || !name_ok(options->engine, POOL_ENGINE_NAME_MAX))
-        return PANDO_INVALID;
-    struct pool_entry *entries = malloc(POOL_TABLES * sizeof(*entries));
-    if (entries == NULL)
-        return PANDO_NO_MEMORY;
-    enum pando_status status =
-        pool_lock_co(session, pool_lock_address(session->pool, 0, POOL_LOCK_DIRECTORY), &lock);
-    if (status == PANDO_OK) {
-        status = create_locked_co(session, options, entries, slot, out);
-        enum pando_status unlocked = pool_unlock_co(session, &lock);
-        if (status == PANDO_OK)
-            status = unlocked;
-    }
-    free(entries);
-    return status;
-}
-
 enum pando_status pool_table_drop_co(struct pool_session *session, const char *name)
 {
-    struct pool_lock lock;
-    struct pool_entry *entries = malloc(POOL_TABLES * sizeof(*entries));
-    if (entries == NULL)
-        return PANDO_NO_MEMORY;
-    enum pando_status status =
-        pool_lock_co(session, pool_lock_address(session->pool, 0, POOL_LOCK_DIRECTORY), &lock);
-    if (status == PANDO_OK) {
-        status = drop_locked_co(session, name, entries);
-        enum pando_status unlocked = pool_unlock_co(session, &lock);
-        if (status == PANDO_OK)
-            status = unlocked;
-    }
-    free(entries);
-    return status;
+    return pool_directory_change_co(session, drop_locked_co, (void *)(uintptr_t)name);
 }
 
 enum pando_status pool_table_open_co(struct pool_session *session, const char *name, unsigned *slot,
@@ -147,7 +145,7 @@ enum pando_status pool_table_open_co(struct pool_session *session, const char *n
     struct pool_entry *entries = malloc(POOL_TABLES * sizeof(*entries));
     if (entries == NULL)
         return PANDO_NO_MEMORY;
-    enum pando_status status = read_all_co(session, entries);
+    enum pando_status status = pool_directory_co(session, entries);
     if (status == PANDO_OK) {
         unsigned found = pool_entry_find(entries, name);
         if (found == POOL_TABLES) {
@@ -164,7 +162,7 @@ enum pando_status pool_table_open_co(struct pool_session *session, const char *n
 enum pando_status pool_table_list_co(struct pool_session *session, struct pool_entry *out,
                                      unsigned *count)
 {
-    enum pando_status status = read_all_co(session, out);
+    enum pando_status status = pool_directory_co(session, out);
     *count = 0;
     if (status != PANDO_OK)
         return status;
@@ -173,11 +171,6 @@ enum pando_status pool_table_list_co(struct pool_session *session, struct pool_e
             out[(*count)++] = out[i];
     }
     return PANDO_OK;
-}
-
-enum pando_status pool_directory_co(struct pool_session *session, struct pool_entry *out)
-{
-    return read_all_co(session, out);
 }
 
 static fabric_address root_address(const struct pool *pool, unsigned slot)

@@ -40,31 +40,6 @@ static fabric_address drops_address(const struct pool *pool)
     return fabric_address_make(0, pool->first + POOL_DROPS);
 }
 
-/* The directory under its lock, for a change by fn(entries, context). */
-typedef enum pando_status (*directory_fn)(struct pool_session *session, struct pool_entry *entries,
-                                          void *context);
-
-static enum pando_status change_directory_co(struct pool_session *session, directory_fn fn,
-                                             void *context)
-{
-    struct pool_lock lock;
-    struct pool_entry *entries = malloc(POOL_TABLES * sizeof(*entries));
-    if (entries == NULL)
-        return PANDO_NO_MEMORY;
-    enum pando_status status =
-        pool_lock_co(session, pool_lock_address(session->pool, 0, POOL_LOCK_DIRECTORY), &lock);
-    if (status == PANDO_OK) {
-        status = pool_directory_co(session, entries);
-        if (status == PANDO_OK)
-            status = fn(session, entries, context);
-        enum pando_status unlocked = pool_unlock_co(session, &lock);
-        if (status == PANDO_OK)
-            status = unlocked;
-    }
-    free(entries);
-    return status;
-}
-
 /* ---- 1, and the next dropper ----------------------------------------------------------------- */
 
 struct mark {
@@ -91,7 +66,7 @@ enum pando_status pool_table_mark_co(struct pool_session *session, const char *n
 {
     struct mark mark = {.name = name};
     enum pando_status status =
-        name[0] == '#' ? PANDO_NOT_FOUND : change_directory_co(session, mark_locked_co, &mark);
+        name[0] == '#' ? PANDO_NOT_FOUND : pool_directory_change_co(session, mark_locked_co, &mark);
     *slot = mark.slot;
     *table = mark.table;
     return status;
@@ -161,8 +136,7 @@ enum pando_status pool_drops_seen_by_all_co(struct pool_session *session, uint64
     uint64_t *beats = malloc(POOL_MEMBERS * sizeof(*beats));
     if (beats == NULL)
         return PANDO_NO_MEMORY;
-    struct fabric_op read =
-        fabric_read(pool->first + POOL_HEARTBEATS, beats, POOL_MEMBERS * sizeof(*beats));
+    struct fabric_op read = pool_heartbeats_read(pool, beats);
     enum pando_status status = pool_submit_co(session, 0, &read, 1);
     *all = true;
     for (uint16_t member = 1; member < POOL_MEMBERS && status == PANDO_OK && *all; member++) {
@@ -205,5 +179,5 @@ enum pando_status pool_table_remove_co(struct pool_session *session, unsigned sl
 {
     struct removal removal = {.slot = slot, .table = table};
     return slot >= POOL_TABLES ? PANDO_INVALID
-                               : change_directory_co(session, remove_locked_co, &removal);
+                               : pool_directory_change_co(session, remove_locked_co, &removal);
 }

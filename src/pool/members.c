@@ -36,8 +36,7 @@ fabric_address pool_record_address(const struct pool *pool, uint16_t member)
 static enum pando_status take_slot_co(struct pool *pool, struct fabric_endpoint *endpoint,
                                       uint64_t *beats)
 {
-    struct fabric_op read =
-        fabric_read(pool->first + POOL_HEARTBEATS, beats, POOL_MEMBERS * sizeof(*beats));
+    struct fabric_op read = pool_heartbeats_read(pool, beats);
     enum pando_status status = fabric_submit_co(endpoint, &read, 1);
     if (status != PANDO_OK)
         return status;
@@ -226,8 +225,7 @@ static void monitor_task(void *arg)
         (void)rt_waitq_wait_co(&pool->wake, rt_now_ns() + pool->lease_ns / LOOKS_PER_LEASE);
         if (pool->leaving || pool->no_recovery)
             continue;
-        struct fabric_op read =
-            fabric_read(pool->first + POOL_HEARTBEATS, beats, POOL_MEMBERS * sizeof(*beats));
+        struct fabric_op read = pool_heartbeats_read(pool, beats);
         if (pool_submit_co(pool->own, 0, &read, 1) == PANDO_OK)
             look_co(pool, beats, watches);
     }
@@ -301,8 +299,7 @@ enum pando_status pool_members_co(struct pool_session *session, struct pool_memb
     uint64_t *beats = malloc(POOL_MEMBERS * sizeof(*beats));
     if (beats == NULL)
         return PANDO_NO_MEMORY;
-    struct fabric_op read =
-        fabric_read(pool->first + POOL_HEARTBEATS, beats, POOL_MEMBERS * sizeof(*beats));
+    struct fabric_op read = pool_heartbeats_read(pool, beats);
     enum pando_status status = pool_submit_co(session, 0, &read, 1);
     *count = 0;
     for (uint16_t member = 1; member < POOL_MEMBERS && status == PANDO_OK && *count < capacity;

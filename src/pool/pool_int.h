@@ -80,6 +80,12 @@ void pool_set_fenced(struct pool *pool);
 
 /* members.c */
 fabric_address pool_heartbeat_address(const struct pool *pool, uint16_t member);
+
+/* Of all POOL_MEMBERS heartbeats, on node 0. */
+static inline struct fabric_op pool_heartbeats_read(const struct pool *pool, uint64_t *beats)
+{
+    return fabric_read(pool->first + POOL_HEARTBEATS, beats, POOL_MEMBERS * sizeof(*beats));
+}
 fabric_address pool_record_address(const struct pool *pool, uint16_t member);
 enum pando_status pool_member_join_co(struct pool *pool, struct fabric_endpoint *endpoint,
                                       const char *name);
@@ -87,7 +93,11 @@ enum pando_status pool_member_start(struct pool *pool);
 void pool_member_leave_co(struct pool *pool);
 void pool_session_ticker_task(void *arg);
 
-/* directory.c */
+/* directory.c: fn changes it under its lock, and has read it. */
+typedef enum pando_status (*pool_directory_fn)(struct pool_session *session,
+                                               struct pool_entry *entries, void *context);
+PANDO_MUST_CHECK enum pando_status pool_directory_change_co(struct pool_session *session,
+                                                            pool_directory_fn fn, void *context);
 uint64_t pool_entry_offset(const struct pool *pool, unsigned slot);
 unsigned pool_entry_find(const struct pool_entry *entries, const char *name);
 

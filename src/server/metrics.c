@@ -83,20 +83,6 @@ static void gather_co(struct server *server, struct gathered *all)
     rt_countdown_wait_co(&all->left);
 }
 
-static void stats_sum_engine(struct engine_stats *sum, const struct engine_stats *more)
-{
-    sum->cache_hits += more->cache_hits;
-    sum->cache_misses += more->cache_misses;
-    sum->cache_bytes += more->cache_bytes;
-    sum->cache_entries += more->cache_entries;
-    sum->rereads += more->rereads;
-    sum->splits += more->splits;
-    sum->merges += more->merges;
-    sum->repairs += more->repairs;
-    sum->lock_waits += more->lock_waits;
-    sum->handovers += more->handovers;
-}
-
 static void put_loops_co(struct server *server, struct metrics *out)
 {
     struct gathered *all = calloc(1, sizeof(*all));
@@ -112,11 +98,11 @@ static void put_loops_co(struct server *server, struct metrics *out)
             fabric_counters_add(&counters[target], &all->parts[i].counters[target]);
     }
     for (unsigned i = 0; i < SERVER_DATABASES; i++) {
-        stats_sum_engine(&engine, &all->databases[i][0]);
-        stats_sum_engine(&engine, &all->databases[i][1]);
+        engine_stats_add(&engine, &all->databases[i][0]);
+        engine_stats_add(&engine, &all->databases[i][1]);
     }
     for (unsigned i = 0; i < all->range_count; i++)
-        stats_sum_engine(&engine, &all->ranges[i].stats);
+        engine_stats_add(&engine, &all->ranges[i].stats);
     metrics_fabric(out, counters);
     metrics_engine(out, &engine);
     free(all);
