@@ -178,7 +178,7 @@ static enum pando_status make_entry_co(struct sherman *self, struct slice key, s
         return PANDO_TOO_LARGE;
     if (value.size <= shape->value_inline)
         return PANDO_OK;
-    enum pando_status status = sherman_blob_write_co(self, value, blob);
+    enum pando_status status = blob_write_co(self->base.session, self->table->id, value, blob);
     entry->value = slice_of(blob, sizeof(*blob));
     entry->flags = NODE_FLAG_BLOB;
     return status;

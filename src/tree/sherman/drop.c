@@ -38,7 +38,7 @@ static enum pando_status free_blobs_co(struct sherman *self, struct scratch *scr
         if ((scratch->entries[i].flags & NODE_FLAG_BLOB) == 0)
             continue;
         memcpy(&blob, scratch->entries[i].value.data, sizeof(blob));
-        status = sherman_blob_free_co(self, blob);
+        status = blob_free_co(self->base.session, self->table->id, blob);
         if (status == PANDO_STALE)
             status = PANDO_OK; /* freed by an earlier try */
     }

@@ -15,7 +15,7 @@ static enum pando_status copy_value_co(struct sherman *self, const struct node_e
     fabric_address blob;
     if ((entry->flags & NODE_FLAG_BLOB) != 0) {
         memcpy(&blob, entry->value.data, sizeof(blob));
-        return sherman_blob_read_co(self, blob, value, capacity, size);
+        return blob_read_co(self->base.session, self->table->id, blob, value, capacity, size);
     }
     *size = entry->value.size;
     size_t stored = *size < capacity ? *size : capacity;

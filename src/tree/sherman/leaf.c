@@ -297,7 +297,7 @@ static enum pando_status store_co(struct change *change, struct slice value)
         value.size > ENGINE_VALUE_MAX)
         status = PANDO_TOO_LARGE;
     if (status == PANDO_OK && value.size > shape->value_inline) {
-        status = sherman_blob_write_co(self, value, &change->new_blob);
+        status = blob_write_co(self->base.session, self->table->id, value, &change->new_blob);
         blob_word = change->new_blob;
         entry.value = slice_of(&blob_word, sizeof(blob_word));
         entry.flags = NODE_FLAG_BLOB;
@@ -353,15 +353,16 @@ static enum pando_status old_value_co(struct change *change, struct slice *old)
     if ((change->how & ENGINE_BLIND) != 0)
         return PANDO_OK;
     /* Under the lock: it is not freed meanwhile. */
-    enum pando_status status = sherman_blob_read_co(change->self, change->old_blob, NULL, 0, &size);
+    enum pando_status status = blob_read_co(change->self->base.session, change->self->table->id,
+                                            change->old_blob, NULL, 0, &size);
     if (status != PANDO_OK)
         return status;
     free(change->scratch->value);
     change->scratch->value = malloc(size == 0 ? 1 : size);
     if (change->scratch->value == NULL)
         return PANDO_NO_MEMORY;
-    status =
-        sherman_blob_read_co(change->self, change->old_blob, change->scratch->value, size, &size);
+    status = blob_read_co(change->self->base.session, change->self->table->id, change->old_blob,
+                          change->scratch->value, size, &size);
     *old = slice_of(change->scratch->value, size);
     return status;
 }
@@ -471,9 +472,9 @@ static void clean_up_co(struct change *change, enum pando_status status)
     enum pando_status freed = PANDO_OK;
 
     if (status == PANDO_OK && change->old_blob != 0)
-        freed = sherman_blob_free_co(self, change->old_blob);
+        freed = blob_free_co(self->base.session, self->table->id, change->old_blob);
     if (status != PANDO_OK && status != PANDO_UNKNOWN && change->new_blob != 0)
-        freed = sherman_blob_free_co(self, change->new_blob);
+        freed = blob_free_co(self->base.session, self->table->id, change->new_blob);
     (void)freed; /* it is swept when this member is gone */
     if (status == PANDO_OK && change->shrunk && self->table->on.merge)
         sherman_merge_co(self, 0, change->key);

@@ -46,7 +46,8 @@ static enum pando_status give_co(struct scan *scan, const struct node_entry *ent
         fabric_address blob;
         size_t size;
         memcpy(&blob, entry->value.data, sizeof(blob));
-        enum pando_status status = sherman_blob_read_co(scan->self, blob, NULL, 0, &size);
+        enum pando_status status =
+            blob_read_co(scan->self->base.session, scan->self->table->id, blob, NULL, 0, &size);
         if (status != PANDO_OK)
             return status;
         if (size > scan->value_capacity) {
@@ -56,7 +57,8 @@ static enum pando_status give_co(struct scan *scan, const struct node_entry *ent
             scan->value = grown;
             scan->value_capacity = size;
         }
-        status = sherman_blob_read_co(scan->self, blob, scan->value, scan->value_capacity, &size);
+        status = blob_read_co(scan->self->base.session, scan->self->table->id, blob, scan->value,
+                              scan->value_capacity, &size);
         if (status != PANDO_OK)
             return status;
         value = slice_of(scan->value, size);

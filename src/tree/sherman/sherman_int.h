@@ -8,6 +8,7 @@
 
 #include "pool/block_fmt.h"
 #include "pool/intent.h"
+#include "tree/blob/blob.h"
 #include "tree/cache/index_cache.h"
 #include "tree/lock/local_lock.h"
 #include "tree/node/node.h"
@@ -176,18 +177,6 @@ struct node_header sherman_header(const struct sherman *self, fabric_address add
 /* Tries to merge the node of that level that covers the key with a neighbour, and so on upwards.
  * Gives up quietly when somebody is in the way. */
 void sherman_merge_co(struct sherman *self, uint8_t level, struct slice key);
-
-/* ---- blob.c ---------------------------------------------------------------------------------- */
-
-PANDO_MUST_CHECK enum pando_status sherman_blob_write_co(struct sherman *self, struct slice value,
-                                                         fabric_address *blob);
-/* STALE: it was freed meanwhile. The whole size, and up to capacity bytes. */
-PANDO_MUST_CHECK enum pando_status sherman_blob_read_co(struct sherman *self, fabric_address blob,
-                                                        void *to, size_t capacity, size_t *size);
-PANDO_MUST_CHECK enum pando_status sherman_blob_free_co(struct sherman *self, fabric_address blob);
-
-/* What a value of that size takes in the pool. */
-uint64_t sherman_blob_bytes(uint64_t value_size);
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 

@@ -191,10 +191,11 @@ static enum pando_status check_blob_co(struct walk *walk, const struct node_entr
     fabric_address blob;
     size_t size;
     memcpy(&blob, entry->value.data, sizeof(blob));
-    enum pando_status status = sherman_blob_read_co(walk->self, blob, NULL, 0, &size);
+    enum pando_status status =
+        blob_read_co(walk->self->base.session, walk->self->table->id, blob, NULL, 0, &size);
     if (status != PANDO_OK)
         return status;
-    *bytes += sherman_blob_bytes(size);
+    *bytes += blob_bytes(size);
     if (size > walk->value_capacity) {
         uint8_t *grown = realloc(walk->value, size);
         if (grown == NULL)
@@ -202,7 +203,9 @@ static enum pando_status check_blob_co(struct walk *walk, const struct node_entr
         walk->value = grown;
         walk->value_capacity = size;
     }
-    return size == 0 ? PANDO_OK : sherman_blob_read_co(walk->self, blob, walk->value, size, &size);
+    return size == 0 ? PANDO_OK
+                     : blob_read_co(walk->self->base.session, walk->self->table->id, blob,
+                                    walk->value, size, &size);
 }
 
 /* What a sound node adds to the census. */

@@ -15,8 +15,10 @@
 
 #include "base/assert.h"
 #include "base/crc32c.h"
+#include "engine/engine.h"
+#include "pool/block_fmt.h"
 #include "pool/cell.h"
-#include "tree/sherman/sherman_int.h"
+#include "tree/blob/blob.h"
 
 enum {
     KIND_BLOB = 9,
@@ -62,7 +64,7 @@ static uint64_t head_size(uint64_t value_size, uint32_t *segments)
     return HEAD_BYTES + (uint64_t)*segments * 8;
 }
 
-static enum pando_status write_pieces_co(struct sherman *self, fabric_address address,
+static enum pando_status write_pieces_co(struct pool_session *session, fabric_address address,
                                          const uint8_t *bytes, uint64_t size)
 {
     enum pando_status status = PANDO_OK;
@@ -70,12 +72,12 @@ static enum pando_status write_pieces_co(struct sherman *self, fabric_address ad
         uint64_t piece = size - done < PIECE_BYTES ? size - done : PIECE_BYTES;
         struct fabric_op write =
             fabric_write(fabric_address_offset(address) + done, bytes + done, (uint32_t)piece);
-        status = pool_submit_co(self->base.session, fabric_address_node(address), &write, 1);
+        status = pool_submit_co(session, fabric_address_node(address), &write, 1);
     }
     return status;
 }
 
-static enum pando_status read_pieces_co(struct sherman *self, fabric_address address,
+static enum pando_status read_pieces_co(struct pool_session *session, fabric_address address,
                                         uint8_t *bytes, uint64_t size)
 {
     enum pando_status status = PANDO_OK;
@@ -83,50 +85,53 @@ static enum pando_status read_pieces_co(struct sherman *self, fabric_address add
         uint64_t piece = size - done < PIECE_BYTES ? size - done : PIECE_BYTES;
         struct fabric_op read =
             fabric_read(fabric_address_offset(address) + done, bytes + done, (uint32_t)piece);
-        status = pool_submit_co(self->base.session, fabric_address_node(address), &read, 1);
+        status = pool_submit_co(session, fabric_address_node(address), &read, 1);
     }
     return status == PANDO_RANGE ? PANDO_STALE : status;
 }
 
-static struct cell_place place_of(const struct sherman *self, fabric_address address)
+static struct cell_place place_of(struct pool_session *session, uint16_t table,
+                                  fabric_address address)
 {
-    return (struct cell_place){.pool = self->table->layout.pool,
-                               .table = self->table->id,
+    return (struct cell_place){.pool = pool_id(pool_session_pool(session)),
+                               .table = table,
                                .kind = KIND_BLOB,
                                .address = address};
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static enum pando_status block_co(struct sherman *self, uint32_t bytes, struct head *head)
+static enum pando_status block_co(struct pool_session *session, uint16_t table, uint32_t bytes,
+                                  struct head *head)
 {
     struct pool_block block;
     struct pool_tenure tenure = {.state = POOL_BLOCK_LIVE,
                                  .kind = KIND_BLOB,
-                                 .table = self->table->id,
-                                 .holder = pool_identity(self->table->pool)};
-    enum pando_status status = pool_alloc_co(self->base.session, POOL_ANY_NODE, bytes, &block);
+                                 .table = table,
+                                 .holder = pool_identity(pool_session_pool(session))};
+    enum pando_status status = pool_alloc_co(session, POOL_ANY_NODE, bytes, &block);
     head->address = block.address;
     head->version = block.version + 1;
     head->tenure = pool_tenure_pack(tenure);
     return status;
 }
 
-static enum pando_status write_segment_co(struct sherman *self, const uint8_t *value, uint64_t size,
-                                          uint64_t *address, uint8_t *buffer)
+static enum pando_status write_segment_co(struct pool_session *session, uint16_t table,
+                                          const uint8_t *value, uint64_t size, uint64_t *address,
+                                          uint8_t *buffer)
 {
     struct head head = {0};
-    enum pando_status status = block_co(self, SEGMENT_BYTES, &head);
+    enum pando_status status = block_co(session, table, SEGMENT_BYTES, &head);
     if (status != PANDO_OK)
         return status;
     memcpy(buffer, &head, SEGMENT_HEAD);
     memcpy(buffer + SEGMENT_HEAD, value, size);
     *address = head.address;
-    return write_pieces_co(self, head.address, buffer, SEGMENT_HEAD + size);
+    return write_pieces_co(session, head.address, buffer, SEGMENT_HEAD + size);
 }
 
-enum pando_status sherman_blob_write_co(struct sherman *self, struct slice value,
-                                        fabric_address *blob)
+enum pando_status blob_write_co(struct pool_session *session, uint16_t table, struct slice value,
+                                fabric_address *blob)
 {
     struct head head = {.size = value.size, .crc = crc32c(0, value.data, value.size)};
     uint64_t addresses[SEGMENTS_MAX];
@@ -137,12 +142,12 @@ enum pando_status sherman_blob_write_co(struct sherman *self, struct slice value
     for (uint32_t i = 0; i < head.segments && status == PANDO_OK; i++) {
         uint64_t done = (uint64_t)i * SEGMENT_VALUE;
         uint64_t size = value.size - done < SEGMENT_VALUE ? value.size - done : SEGMENT_VALUE;
-        status = write_segment_co(self, value.data + done, size, &addresses[i], buffer);
+        status = write_segment_co(session, table, value.data + done, size, &addresses[i], buffer);
     }
     if (status == PANDO_OK)
-        status = block_co(self, block_bytes_for(bytes), &head);
+        status = block_co(session, table, block_bytes_for(bytes), &head);
     if (status == PANDO_OK) {
-        struct cell_place place = place_of(self, head.address);
+        struct cell_place place = place_of(session, table, head.address);
         head.cell =
             cell_header(&place, (uint16_t)head.version, 0, &head.address, HEAD_BYTES - CELL_HEADER);
         memcpy(buffer, &head, HEAD_BYTES);
@@ -150,7 +155,7 @@ enum pando_status sherman_blob_write_co(struct sherman *self, struct slice value
             memcpy(buffer + HEAD_BYTES, addresses, head.segments * sizeof(uint64_t));
         else
             memcpy(buffer + HEAD_BYTES, value.data, value.size);
-        status = write_pieces_co(self, head.address, buffer, bytes);
+        status = write_pieces_co(session, head.address, buffer, bytes);
         *blob = head.address;
     }
     free(buffer);
@@ -159,9 +164,10 @@ enum pando_status sherman_blob_write_co(struct sherman *self, struct slice value
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static bool head_ok(const struct sherman *self, fabric_address blob, const struct head *head)
+static bool head_ok(struct pool_session *session, uint16_t table, fabric_address blob,
+                    const struct head *head)
 {
-    struct cell_place place = place_of(self, blob);
+    struct cell_place place = place_of(session, table, blob);
     uint32_t segments;
     if (!cell_valid(&place, head, HEAD_BYTES) || head->address != blob ||
         head->size > ENGINE_VALUE_MAX || pool_tenure_unpack(head->tenure).state != POOL_BLOCK_LIVE)
@@ -171,52 +177,52 @@ static bool head_ok(const struct sherman *self, fabric_address blob, const struc
 }
 
 /* The head and, of a short blob, as much of the value as came with it. */
-static enum pando_status read_head_co(struct sherman *self, fabric_address blob, uint8_t *bytes,
-                                      uint32_t *got)
+static enum pando_status read_head_co(struct pool_session *session, uint16_t table,
+                                      fabric_address blob, uint8_t *bytes, uint32_t *got)
 {
     struct fabric_op read = fabric_read(fabric_address_offset(blob), bytes, FIRST_READ);
-    enum pando_status status =
-        pool_submit_co(self->base.session, fabric_address_node(blob), &read, 1);
+    enum pando_status status = pool_submit_co(session, fabric_address_node(blob), &read, 1);
     *got = FIRST_READ;
     if (status == PANDO_RANGE) { /* at the very end of the window */
         read.size = *got = HEAD_BYTES;
-        status = pool_submit_co(self->base.session, fabric_address_node(blob), &read, 1);
+        status = pool_submit_co(session, fabric_address_node(blob), &read, 1);
     }
     return status == PANDO_RANGE ? PANDO_STALE : status;
 }
 
-static enum pando_status read_value_co(struct sherman *self, const struct head *head,
-                                       const uint8_t *first, uint32_t got, uint8_t *value)
+static enum pando_status read_value_co(struct pool_session *session, uint16_t table,
+                                       const struct head *head, const uint8_t *first, uint32_t got,
+                                       uint8_t *value)
 {
     if (head->segments == 0) {
         uint64_t here = got - HEAD_BYTES < head->size ? got - HEAD_BYTES : head->size;
         memcpy(value, first + HEAD_BYTES, here);
-        return read_pieces_co(self, head->address + HEAD_BYTES + here, value + here,
+        return read_pieces_co(session, head->address + HEAD_BYTES + here, value + here,
                               head->size - here);
     }
     uint64_t addresses[SEGMENTS_MAX];
-    enum pando_status status =
-        read_pieces_co(self, head->address + HEAD_BYTES, (uint8_t *)addresses, head->segments * 8);
+    enum pando_status status = read_pieces_co(session, head->address + HEAD_BYTES,
+                                              (uint8_t *)addresses, head->segments * 8);
     for (uint32_t i = 0; i < head->segments && status == PANDO_OK; i++) {
         uint64_t done = (uint64_t)i * SEGMENT_VALUE;
         uint64_t size = head->size - done < SEGMENT_VALUE ? head->size - done : SEGMENT_VALUE;
-        status = read_pieces_co(self, addresses[i] + SEGMENT_HEAD, value + done, size);
+        status = read_pieces_co(session, addresses[i] + SEGMENT_HEAD, value + done, size);
     }
     return status;
 }
 
-enum pando_status sherman_blob_read_co(struct sherman *self, fabric_address blob, void *to,
-                                       size_t capacity, size_t *size)
+enum pando_status blob_read_co(struct pool_session *session, uint16_t table, fabric_address blob,
+                               void *to, size_t capacity, size_t *size)
 {
     uint8_t first[FIRST_READ];
     struct head head;
     uint32_t got;
-    enum pando_status status = read_head_co(self, blob, first, &got);
+    enum pando_status status = read_head_co(session, table, blob, first, &got);
 
     if (status != PANDO_OK)
         return status;
     memcpy(&head, first, sizeof(head));
-    if (!head_ok(self, blob, &head))
+    if (!head_ok(session, table, blob, &head))
         return PANDO_STALE;
     *size = head.size;
     if (capacity == 0)
@@ -225,7 +231,7 @@ enum pando_status sherman_blob_read_co(struct sherman *self, fabric_address blob
     uint8_t *value = capacity >= head.size ? to : malloc(head.size);
     if (value == NULL)
         return PANDO_NO_MEMORY;
-    status = read_value_co(self, &head, first, got, value);
+    status = read_value_co(session, table, &head, first, got, value);
     if (status == PANDO_OK && crc32c(0, value, head.size) != head.crc)
         status = PANDO_STALE;
     if (value != to) {
@@ -238,47 +244,47 @@ enum pando_status sherman_blob_read_co(struct sherman *self, fabric_address blob
 
 /* A segment may have been freed before, by somebody who died before it came to the head, and be in
  * use elsewhere by now. */
-static enum pando_status free_segment_co(struct sherman *self, uint64_t address, uint64_t version)
+static enum pando_status free_segment_co(struct pool_session *session, uint16_t table,
+                                         uint64_t address, uint64_t version)
 {
     struct pool_block segment = {.address = address, .version = version};
     uint64_t word;
     struct fabric_op read =
         fabric_read(fabric_address_offset(address) + POOL_BLOCK_TENURE, &word, sizeof(word));
-    enum pando_status status =
-        pool_submit_co(self->base.session, fabric_address_node(address), &read, 1);
+    enum pando_status status = pool_submit_co(session, fabric_address_node(address), &read, 1);
     struct pool_tenure tenure = pool_tenure_unpack(word);
-    if (status != PANDO_OK || tenure.state != POOL_BLOCK_LIVE || tenure.table != self->table->id)
+    if (status != PANDO_OK || tenure.state != POOL_BLOCK_LIVE || tenure.table != table)
         return status;
-    return pool_free_co(self->base.session, &segment, SEGMENT_BYTES, false);
+    return pool_free_co(session, &segment, SEGMENT_BYTES, false);
 }
 
-enum pando_status sherman_blob_free_co(struct sherman *self, fabric_address blob)
+enum pando_status blob_free_co(struct pool_session *session, uint16_t table, fabric_address blob)
 {
     uint8_t first[FIRST_READ];
     uint64_t addresses[SEGMENTS_MAX];
     struct head head;
     uint32_t got;
-    enum pando_status status = read_head_co(self, blob, first, &got);
+    enum pando_status status = read_head_co(session, table, blob, first, &got);
 
     if (status != PANDO_OK)
         return status;
     memcpy(&head, first, sizeof(head));
-    if (!head_ok(self, blob, &head))
+    if (!head_ok(session, table, blob, &head))
         return PANDO_STALE;
     if (head.segments > 0)
-        status = read_pieces_co(self, blob + HEAD_BYTES, (uint8_t *)addresses, head.segments * 8);
+        status =
+            read_pieces_co(session, blob + HEAD_BYTES, (uint8_t *)addresses, head.segments * 8);
     for (uint32_t i = 0; i < head.segments && status == PANDO_OK; i++) {
-        status = free_segment_co(self, addresses[i], head.version);
+        status = free_segment_co(session, table, addresses[i], head.version);
     }
     if (status != PANDO_OK)
         return status;
     struct pool_block block = {.address = blob, .version = head.version};
     uint32_t segments;
-    return pool_free_co(self->base.session, &block,
-                        block_bytes_for(head_size(head.size, &segments)), false);
+    return pool_free_co(session, &block, block_bytes_for(head_size(head.size, &segments)), false);
 }
 
-uint64_t sherman_blob_bytes(uint64_t value_size)
+uint64_t blob_bytes(uint64_t value_size)
 {
     uint32_t segments;
     uint64_t head = block_bytes_for(head_size(value_size, &segments));

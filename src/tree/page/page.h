@@ -1,0 +1,219 @@
+/*
+ * page.h - sorted nodes of a tree as bytes: one cell each, keys in order. Bytes in, bytes out, no
+ * I/O, no allocation. Formats in page_fmt.h.
+ *
+ * A page lies in a cache's frame, where one writer at a time changes it in place while others may be
+ * reading: they find out afterwards that what they read was no page (tree/dex/frame.h) and until then
+ * must not be led out of it. So every access here is to whole words, atomic and relaxed, and readers
+ * keep to the page whatever the bytes say. Bytes that came from remote memory are checked once, by
+ * page_check.
+ */
+#ifndef TREE_PAGE_PAGE_H
+#define TREE_PAGE_PAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+#include "fabric/fabric.h"
+#include "pando/pando.h"
+#include "tree/page/page_fmt.h"
+
+enum {
+    PAGE_BYTES_MIN = 256,
+    PAGE_BYTES_MAX = 32 * 1024,
+    PAGE_PAIRS_MAX = PAGE_BYTES_MAX / 16,
+};
+
+struct page_layout {
+    uint64_t pool;
+    uint16_t table;
+    uint32_t page_bytes; /* a multiple of 64 */
+    uint32_t key_size;   /* 0: variable */
+    uint32_t value_size; /* of all values in leaves; 0: variable */
+    uint32_t key_max, value_max;
+    bool unchecked; /* test only: believes pages, to show that a checker notices */
+};
+
+/* INVALID when a leaf or an inner page would not hold at least four of the largest pairs. */
+PANDO_MUST_CHECK enum pando_status page_layout_check(const struct page_layout *layout);
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+static inline uint64_t page_word(const uint8_t *bytes, uint32_t offset)
+{
+    return __atomic_load_n((const uint64_t *)(const void *)(bytes + offset), __ATOMIC_RELAXED);
+}
+
+static inline void page_word_set(uint8_t *bytes, uint32_t offset, uint64_t word)
+{
+    __atomic_store_n((uint64_t *)(void *)(bytes + offset), word, __ATOMIC_RELAXED);
+}
+
+/* All of a page from or to private memory. */
+void page_copy(uint8_t *to, const uint8_t *from, uint32_t bytes);
+
+static inline uint8_t page_level(const uint8_t *bytes)
+{
+    return (uint8_t)page_word(bytes, PAGE_SHAPE);
+}
+
+static inline uint32_t page_pairs(const uint8_t *bytes)
+{
+    return (uint32_t)(page_word(bytes, PAGE_SHAPE) >> 16 & 0xffff);
+}
+
+static inline bool page_dead(const uint8_t *bytes)
+{
+    return (page_word(bytes, PAGE_SHAPE) >> 8 & PAGE_DEAD) != 0;
+}
+
+static inline bool page_no_high(const uint8_t *bytes)
+{
+    return (page_word(bytes, PAGE_SHAPE) >> 8 & PAGE_NO_HIGH) != 0;
+}
+
+static inline fabric_address page_sibling(const uint8_t *bytes)
+{
+    return page_word(bytes, PAGE_SIBLING);
+}
+
+static inline fabric_address page_address(const uint8_t *bytes)
+{
+    return page_word(bytes, POOL_BLOCK_ADDRESS);
+}
+
+static inline uint64_t page_version(const uint8_t *bytes)
+{
+    return page_word(bytes, POOL_BLOCK_VERSION);
+}
+
+struct page_stamp {
+    uint64_t epoch, lsn;
+};
+
+static inline struct page_stamp page_stamp(const uint8_t *bytes)
+{
+    return (struct page_stamp){page_word(bytes, PAGE_EPOCH), page_word(bytes, PAGE_LSN)};
+}
+
+static inline bool page_stamp_below(struct page_stamp a, struct page_stamp b)
+{
+    return a.epoch != b.epoch ? a.epoch < b.epoch : a.lsn < b.lsn;
+}
+
+static inline void page_set_stamp(uint8_t *bytes, struct page_stamp stamp)
+{
+    page_word_set(bytes, PAGE_EPOCH, stamp.epoch);
+    page_word_set(bytes, PAGE_LSN, stamp.lsn);
+}
+
+static inline void page_set_version(uint8_t *bytes, uint64_t version)
+{
+    page_word_set(bytes, POOL_BLOCK_VERSION, version);
+}
+
+static inline void page_set_sibling(uint8_t *bytes, fabric_address sibling)
+{
+    page_word_set(bytes, PAGE_SIBLING, sibling);
+}
+
+/* ---- whole pages ----------------------------------------------------------------------------- */
+
+struct page_header {
+    fabric_address address;
+    uint64_t version;
+    uint64_t tenure; /* as in pool/block_fmt.h */
+    fabric_address sibling;
+    struct page_stamp stamp;
+    uint8_t level;
+    bool no_high;
+    struct slice low, high; /* not in the page that is made */
+};
+
+/* An empty page. */
+void page_init(const struct page_layout *layout, const struct page_header *header, uint8_t *bytes);
+
+/* Makes it valid as it is now: the last thing before it is sent. In private memory. */
+void page_seal(const struct page_layout *layout, uint8_t *bytes);
+
+/* Whether these are the bytes of a page of this table that was read from there: whole, and sound. */
+bool page_check(const struct page_layout *layout, fabric_address address, const uint8_t *bytes);
+
+/* Marks it as merged away. */
+void page_set_dead(uint8_t *bytes, uint64_t tenure);
+
+/* The fences; up to PAGE_KEY_ROOM bytes are copied to `to`. page_high: false when there is none. */
+enum { PAGE_KEY_ROOM = 1024 };
+struct slice page_low(const uint8_t *bytes, uint8_t to[PAGE_KEY_ROOM]);
+bool page_high(const uint8_t *bytes, uint8_t to[PAGE_KEY_ROOM], struct slice *high);
+
+/* Negative: below the low fence; positive: at or above the high one; 0: between them. */
+int page_side(const uint8_t *bytes, struct slice key);
+
+/* ---- pairs ----------------------------------------------------------------------------------- */
+
+/* For all of these the key lies between the fences, and index is below page_pairs. */
+
+/* Where the key is or would be; whether it is there. */
+bool page_find(const struct page_layout *layout, const uint8_t *bytes, struct slice key,
+               uint32_t *index);
+
+/* Of an inner page: which child has the key. */
+uint32_t page_child_index(const struct page_layout *layout, const uint8_t *bytes, struct slice key);
+uint64_t page_child(const struct page_layout *layout, const uint8_t *bytes, uint32_t index);
+void page_set_child(const struct page_layout *layout, uint8_t *bytes, uint32_t index,
+                    uint64_t child);
+
+/* For prefetching: where a value or child of that index lies, about. */
+const uint8_t *page_child_place(const struct page_layout *layout, const uint8_t *bytes,
+                                uint32_t index);
+
+struct slice page_key(const struct page_layout *layout, const uint8_t *bytes, uint32_t index,
+                      uint8_t to[PAGE_KEY_ROOM]);
+
+/* Copies up to `capacity` bytes (rounded up to 8 in `to`, which has room for that) and tells the whole size. A
+ * blob's address is a value of 8 bytes with *blob set. */
+uint32_t page_value(const struct page_layout *layout, const uint8_t *bytes, uint32_t index,
+                    void *to, size_t capacity, bool *blob);
+
+/* ---- changes: one writer ----------------------------------------------------------------------- */
+
+/* What a pair is. */
+struct page_pair {
+    struct slice key;
+    struct slice value;
+    bool blob;
+};
+
+/* False: there is no room as it lies. If page_room says that there is, page_compact makes it. */
+bool page_insert(const struct page_layout *layout, uint8_t *bytes, uint32_t index,
+                 const struct page_pair *pair);
+bool page_update(const struct page_layout *layout, uint8_t *bytes, uint32_t index,
+                 const struct page_pair *pair);
+void page_remove(const struct page_layout *layout, uint8_t *bytes, uint32_t index);
+
+/* Whether a pair of these sizes fits when all that is not used is put together. */
+bool page_room(const struct page_layout *layout, const uint8_t *bytes, size_t key_size,
+               size_t value_size);
+
+/* `scratch` has a page's size. */
+void page_compact(const struct page_layout *layout, uint8_t *bytes, uint8_t *scratch);
+
+/* Appends pairs from .. to-1 of another page of the same level. False: they do not fit. */
+bool page_append(const struct page_layout *layout, uint8_t *bytes, const uint8_t *source,
+                 uint32_t from, uint32_t to);
+
+/* Appends one pair at the end, whose key is above all. */
+bool page_push(const struct page_layout *layout, uint8_t *bytes, const struct page_pair *pair);
+
+/* Bytes that pairs take, and that a page of that level with those fences has for them. */
+uint32_t page_used(const struct page_layout *layout, const uint8_t *bytes);
+uint32_t page_space(const struct page_layout *layout, uint8_t level, size_t low_size,
+                    size_t high_size);
+
+/* How many of at least two pairs stay in the left one of two halves of about the same size. */
+uint32_t page_split_point(const struct page_layout *layout, const uint8_t *bytes);
+
+#endif
