@@ -177,8 +177,8 @@ static bool head_ok(struct pool_session *session, uint16_t table, fabric_address
 }
 
 /* The head and, of a short blob, as much of the value as came with it. */
-static enum pando_status read_head_co(struct pool_session *session, uint16_t table,
-                                      fabric_address blob, uint8_t *bytes, uint32_t *got)
+static enum pando_status read_head_co(struct pool_session *session, fabric_address blob,
+                                      uint8_t *bytes, uint32_t *got)
 {
     struct fabric_op read = fabric_read(fabric_address_offset(blob), bytes, FIRST_READ);
     enum pando_status status = pool_submit_co(session, fabric_address_node(blob), &read, 1);
@@ -190,9 +190,8 @@ static enum pando_status read_head_co(struct pool_session *session, uint16_t tab
     return status == PANDO_RANGE ? PANDO_STALE : status;
 }
 
-static enum pando_status read_value_co(struct pool_session *session, uint16_t table,
-                                       const struct head *head, const uint8_t *first, uint32_t got,
-                                       uint8_t *value)
+static enum pando_status read_value_co(struct pool_session *session, const struct head *head,
+                                       const uint8_t *first, uint32_t got, uint8_t *value)
 {
     if (head->segments == 0) {
         uint64_t here = got - HEAD_BYTES < head->size ? got - HEAD_BYTES : head->size;
@@ -217,7 +216,7 @@ enum pando_status blob_read_co(struct pool_session *session, uint16_t table, fab
     uint8_t first[FIRST_READ];
     struct head head;
     uint32_t got;
-    enum pando_status status = read_head_co(session, table, blob, first, &got);
+    enum pando_status status = read_head_co(session, blob, first, &got);
 
     if (status != PANDO_OK)
         return status;
@@ -231,7 +230,7 @@ enum pando_status blob_read_co(struct pool_session *session, uint16_t table, fab
     uint8_t *value = capacity >= head.size ? to : malloc(head.size);
     if (value == NULL)
         return PANDO_NO_MEMORY;
-    status = read_value_co(session, table, &head, first, got, value);
+    status = read_value_co(session, &head, first, got, value);
     if (status == PANDO_OK && crc32c(0, value, head.size) != head.crc)
         status = PANDO_STALE;
     if (value != to) {
@@ -264,7 +263,7 @@ enum pando_status blob_free_co(struct pool_session *session, uint16_t table, fab
     uint64_t addresses[SEGMENTS_MAX];
     struct head head;
     uint32_t got;
-    enum pando_status status = read_head_co(session, table, blob, first, &got);
+    enum pando_status status = read_head_co(session, blob, first, &got);
 
     if (status != PANDO_OK)
         return status;
