@@ -29,7 +29,7 @@ struct intent_builder {
     bool overflow; /* it did not fit: no intent */
 };
 
-/* Locks before images. */
+/* Locks before images. A home of address 0: none is held, see intent_fmt.h. */
 void intent_begin(struct intent_builder *builder, void *buffer, size_t capacity,
                   struct intent_lock home);
 void intent_add_lock(struct intent_builder *builder, struct intent_lock lock);

@@ -11,7 +11,10 @@
  *   32     further locks: address 8, word 8
  *          images: address 8, bytes 4, zero 4, then the bytes, padded to 8
  *
- * An intent counts only while its home lock still holds its word. It is cleared before any of its
+ * A home lock at address 0 is none: what only one member ever writes needs no lock. Its word still says
+ * who that is. Such an intent counts as long as it is there.
+ *
+ * Any other counts only while its home lock still holds its word. It is cleared before any of its
  * locks is released, and the home lock is released last.
  */
 #ifndef POOL_INTENT_FMT_H

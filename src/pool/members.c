@@ -320,3 +320,13 @@ enum pando_status pool_members_co(struct pool_session *session, struct pool_memb
     free(beats);
     return status;
 }
+
+enum pando_status pool_heartbeat_co(struct pool_session *session, uint16_t member,
+                                    struct pool_heartbeat *out)
+{
+    uint64_t word = 0;
+    enum pando_status status =
+        pool_word_read_co(session, pool_heartbeat_address(session->pool, member), &word);
+    *out = pool_heartbeat_unpack(word);
+    return status;
+}

@@ -12,6 +12,8 @@
 static bool home_lock_holds(struct memnode *memnode, const struct intent *intent)
 {
     uint64_t word;
+    if (intent->home.address == 0)
+        return true; /* it is of what one member alone writes, and there until all is done */
     return fabric_address_node(intent->home.address) == memnode->super.node &&
            memnode_word_read(memnode, fabric_address_offset(intent->home.address), &word) ==
                PANDO_OK &&

@@ -234,6 +234,10 @@ PANDO_MUST_CHECK enum pando_status pool_members_co(struct pool_session *session,
                                                    struct pool_member *out, unsigned capacity,
                                                    unsigned *count);
 
+/* One slot's heartbeat as it is now. */
+PANDO_MUST_CHECK enum pando_status pool_heartbeat_co(struct pool_session *session, uint16_t member,
+                                                     struct pool_heartbeat *out);
+
 /* Declares a member dead and recovers it; the monitor does that by itself. NOT_FOUND: it is not
  * there in that incarnation. BROKEN, UNSUPPORTED: it cannot be fenced, so nothing was taken over.
  */

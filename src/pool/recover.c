@@ -181,7 +181,7 @@ static enum pando_status redo_co(struct recovery *recovery, fabric_address slot)
     for (uint32_t i = 0; i < intent->lock_count && status == PANDO_OK; i++)
         status = pool_word_cas_co(recovery->session, intent->locks[i].address,
                                   intent->locks[i].word, 0, &old);
-    if (status == PANDO_OK)
+    if (status == PANDO_OK && intent->home.address != 0)
         status =
             pool_word_cas_co(recovery->session, intent->home.address, intent->home.word, 0, &old);
     return status;
@@ -199,6 +199,8 @@ static enum pando_status redo_slot_co(struct recovery *recovery, fabric_address 
         return status; /* torn: nothing behind it was written */
     if (!not_later(pool_lock_owner(recovery->intent->home.word), recovery->dead))
         return PANDO_OK;
+    if (recovery->intent->home.address == 0)
+        return redo_co(recovery, slot); /* of what nobody else writes: there, so not all was done */
     status = pool_word_read_co(recovery->session, recovery->intent->home.address, &home);
     if (status != PANDO_OK || home != recovery->intent->home.word)
         return status; /* released: all of it was done */

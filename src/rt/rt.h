@@ -229,6 +229,13 @@ void rt_latch_unlock(struct rt_latch *latch);
 /* One turn of waiting for such a one of the caller's own making; *spins is 0 to begin with. */
 void rt_relax(unsigned *spins);
 
+/* ---- large memory ---------------------------------------------------------------------------- */
+
+/* Zeroed, taken from the machine as it is touched, in large pages where there are some; NULL when there
+ * is no room for it. Any thread. */
+void *rt_pages_map(size_t bytes);
+void rt_pages_unmap(void *pages, size_t bytes);
+
 /* ---- blocking work --------------------------------------------------------------------------- */
 
 /* Runs fn(arg) on one of a few helper threads while this task waits. For libraries and system calls

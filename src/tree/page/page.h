@@ -194,9 +194,10 @@ bool page_update(const struct page_layout *layout, uint8_t *bytes, uint32_t inde
                  const struct page_pair *pair);
 void page_remove(const struct page_layout *layout, uint8_t *bytes, uint32_t index);
 
-/* Whether a pair of these sizes fits when all that is not used is put together. */
-bool page_room(const struct page_layout *layout, const uint8_t *bytes, size_t key_size,
-               size_t value_size);
+/* Whether a pair of these sizes fits when all that is not used is put together, and pair `replaced`
+ * (UINT32_MAX: none) is gone. */
+bool page_room(const struct page_layout *layout, const uint8_t *bytes, uint32_t replaced,
+               size_t key_size, size_t value_size);
 
 /* `scratch` has a page's size. */
 void page_compact(const struct page_layout *layout, uint8_t *bytes, uint8_t *scratch);

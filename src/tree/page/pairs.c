@@ -336,14 +336,22 @@ uint32_t page_space(const struct page_layout *layout, uint8_t level, size_t low_
     return layout->page_bytes - PAGE_FENCES - pad8((uint32_t)low_size) - pad8((uint32_t)high_size);
 }
 
-bool page_room(const struct page_layout *layout, const uint8_t *bytes, size_t key_size,
-               size_t value_size)
+bool page_room(const struct page_layout *layout, const uint8_t *bytes, uint32_t replaced,
+               size_t key_size, size_t value_size)
 {
     struct page_shape shape = shape_of(bytes);
     uint32_t space = page_space(layout, shape.level, shape.low_size, shape.high_size);
-    uint32_t need = is_words(layout, shape.level) ? 8 + value_words_bytes(layout, shape.level)
-                                                  : pair_bytes(key_size, value_size);
-    return page_used(layout, bytes) + need <= space;
+    uint32_t used = page_used(layout, bytes);
+
+    if (is_words(layout, shape.level)) {
+        uint32_t need = 8 + value_words_bytes(layout, shape.level);
+        return replaced != UINT32_MAX || used + need <= space;
+    }
+    if (replaced != UINT32_MAX) {
+        struct page_slot slot = slot_read(bytes, slots_at(shape) + replaced * PAGE_SLOT);
+        used -= pair_bytes(slot.key_size, slot.value_size);
+    }
+    return used + pair_bytes(key_size, value_size) <= space;
 }
 
 bool page_push(const struct page_layout *layout, uint8_t *bytes, const struct page_pair *pair)

@@ -1,0 +1,285 @@
+/*
+ * cache.c - which pages are kept: free frames, cooling and eviction.
+ *
+ * A thread that has no free frame left samples two frames. Each begins to cool: what was changed is
+ * written back, its parent names it by address again, and it joins a queue of the cooling map, which
+ * may push out the oldest of that queue. A sampled inner page passes this on to a child that is
+ * cached, down to a page that has none (path-aware), so that what is cached is always whole paths
+ * from the root. Whoever comes to a cooling page meanwhile makes it hot again.
+ */
+#include "base/assert.h"
+#include "tree/dex/dex_int.h"
+
+enum {
+    SAMPLES = 2,
+    TRIES_MAX = 4000,
+    DEPTH_MAX = 32,
+};
+
+/* ---- free frames ----------------------------------------------------------------------------- */
+
+/* What a thread may have of them: a small cache must not end up in the sets of idle threads. */
+static uint32_t free_most(const struct dex_table *table)
+{
+    uint32_t share = table->frames.count / 64;
+    return share < FREE_FRAMES_MAX ? share : FREE_FRAMES_MAX;
+}
+
+/* Frames in nobody's hands: returned ones, then some that were never used. */
+static void free_refill(struct dex *self)
+{
+    struct dex_table *table = self->table;
+    uint32_t most = free_most(table) / 2 + 1;
+
+    rt_latch_lock(&table->free_latch);
+    while (table->free_count > 0 && self->free_count < most) {
+        uint32_t frame = table->free_list;
+        table->free_list = frame_at(&table->frames, frame)->next;
+        table->free_count--;
+        self->free_frames[self->free_count++] = frame;
+    }
+    while (self->free_count < most && atomic_load(&table->fresh) < table->frames.count)
+        self->free_frames[self->free_count++] = atomic_fetch_add(&table->fresh, 1);
+    rt_latch_unlock(&table->free_latch);
+}
+
+static void free_push(struct dex *self, uint32_t index)
+{
+    struct dex_table *table = self->table;
+    if (self->free_count < free_most(table)) {
+        self->free_frames[self->free_count++] = index;
+        return;
+    }
+    rt_latch_lock(&table->free_latch);
+    frame_at(&table->frames, index)->next = table->free_list;
+    table->free_list = index;
+    table->free_count++;
+    rt_latch_unlock(&table->free_latch);
+}
+
+void dex_frame_free(struct dex *self, uint32_t index)
+{
+    struct frame *frame = frame_at(&self->table->frames, index);
+    frame->address = 0;
+    frame->dirty = false;
+    frame->first = 0;
+    atomic_store_explicit(&frame->end, 0, memory_order_relaxed);
+    atomic_store_explicit(&frame->state, FRAME_FREE, memory_order_relaxed);
+    frame_give(frame, true);
+    free_push(self, index);
+}
+
+void dex_evict(struct dex *self, uint32_t index)
+{
+    pando_assert(!frame_at(&self->table->frames, index)->dirty);
+    dex_count(&self->table->stats.evictions);
+    frame_remove(&self->table->frames, index);
+    dex_frame_free(self, index);
+}
+
+/* ---- cooling --------------------------------------------------------------------------------- */
+
+void dex_unswizzle(struct dex_table *table, uint32_t parent, uint32_t index)
+{
+    struct frame *frame = frame_at(&table->frames, index);
+    uint8_t *bytes = frame_bytes(&table->frames, parent);
+    uint8_t low[PAGE_KEY_ROOM];
+    uint32_t at = page_child_index(&table->layout, bytes,
+                                   page_low(frame_bytes(&table->frames, index), low));
+    pando_assert(page_child(&table->layout, bytes, at) == frame_word(index));
+    page_set_child(&table->layout, bytes, at, frame->address);
+    frame->parent = FRAME_NONE;
+    atomic_store_explicit(&frame->state, FRAME_COOLING, memory_order_relaxed);
+}
+
+/* A cached child of an inner page whose latch is held, from a random place on; FRAME_NONE: none. */
+static uint32_t cached_child(struct dex *self, uint32_t index)
+{
+    const struct page_layout *layout = &self->table->layout;
+    const uint8_t *bytes = frame_bytes(&self->table->frames, index);
+    uint32_t pairs = page_pairs(bytes);
+    uint32_t from = pairs > 0 ? (uint32_t)(prng_next(&self->prng) % pairs) : 0;
+
+    if (page_level(bytes) == 0)
+        return FRAME_NONE;
+    for (uint32_t i = 0; i < pairs; i++) {
+        uint64_t word = page_child(layout, bytes, (from + i) % pairs);
+        if (frame_swizzled(word))
+            return (uint32_t)word;
+    }
+    return FRAME_NONE;
+}
+
+/* Latches the page at the end of a path that begins with this frame; FRAME_NONE: somebody is in the
+ * way, or nothing there can cool. */
+static uint32_t coolest(struct dex *self, uint32_t index)
+{
+    struct frames *frames = &self->table->frames;
+
+    for (int depth = 0; depth < DEPTH_MAX; depth++) {
+        struct frame *frame = frame_at(frames, index);
+        if (atomic_load_explicit(&frame->state, memory_order_relaxed) != FRAME_HOT ||
+            !frame_try(frame))
+            return FRAME_NONE;
+        bool hot = atomic_load_explicit(&frame->state, memory_order_relaxed) == FRAME_HOT;
+        uint32_t child = hot ? cached_child(self, index) : FRAME_NONE;
+        if (hot && child == FRAME_NONE && !frame->pinned)
+            return index;
+        frame_give(frame, false);
+        if (child == FRAME_NONE || !self->table->on.path_aware)
+            return FRAME_NONE;
+        index = child;
+    }
+    return FRAME_NONE;
+}
+
+/* What a queue has pushed out goes, unless somebody is at it. */
+void dex_let_go(struct dex *self, uint32_t index)
+{
+    struct frame *frame;
+    if (index == FRAME_NONE)
+        return;
+    frame = frame_at(&self->table->frames, index);
+    if (!frame_try(frame))
+        return;
+    if (atomic_load_explicit(&frame->state, memory_order_relaxed) == FRAME_COOLING && !frame->dirty)
+        dex_evict(self, index);
+    else
+        frame_give(frame, false);
+}
+
+/* A frame that is cooling but in no queue (its place was taken while somebody looked at it) goes. */
+static void collect_stray_co(struct dex *self, uint32_t index)
+{
+    struct dex_table *table = self->table;
+    struct frame *frame = frame_at(&table->frames, index);
+    if (atomic_load_explicit(&frame->state, memory_order_relaxed) != FRAME_COOLING ||
+        !frame_try(frame))
+        return;
+    if (atomic_load_explicit(&frame->state, memory_order_relaxed) != FRAME_COOLING) {
+        frame_give(frame, false);
+        return;
+    }
+    if (cooling_remove(&table->cooling, frame->address, index)) {
+        /* It was no stray: back into its queue, as the youngest. */
+        uint32_t out = cooling_add(&table->cooling, frame->address, index);
+        frame_give(frame, false);
+        dex_let_go(self, out);
+        return;
+    }
+    if (frame->dirty && dex_write_back_co(self, index) != PANDO_OK)
+        frame_give(frame, false);
+    else
+        dex_evict(self, index);
+}
+
+static void cool_co(struct dex *self, uint32_t sample)
+{
+    struct dex_table *table = self->table;
+    uint32_t index = coolest(self, sample);
+
+    if (index == FRAME_NONE) {
+        collect_stray_co(self, sample);
+        return;
+    }
+    struct frame *frame = frame_at(&table->frames, index);
+    if (frame->dirty && dex_write_back_co(self, index) != PANDO_OK) {
+        frame_give(frame, false);
+        return;
+    }
+    struct frame *parent = frame_at(&table->frames, frame->parent);
+    if (!frame_try(parent)) {
+        frame_give(frame, false);
+        return;
+    }
+    dex_unswizzle(table, frame->parent, index);
+    frame_give(parent, false);
+    fabric_address address = frame->address;
+    frame_give(frame, false);
+    dex_let_go(self, cooling_add(&table->cooling, address, index));
+}
+
+enum pando_status dex_frame_co(struct dex *self, uint32_t *out)
+{
+    struct dex_table *table = self->table;
+
+    for (int tries = 0; tries < TRIES_MAX; tries++) {
+        if (self->free_count == 0)
+            free_refill(self);
+        for (int i = 0; i < SAMPLES && self->free_count == 0; i++)
+            cool_co(self, (uint32_t)(prng_next(&self->prng) % table->frames.count));
+        if (self->free_count == 0)
+            dex_let_go(self, cooling_oldest(&table->cooling, prng_next(&self->prng)));
+        if (self->free_count == 0)
+            free_refill(self);
+        if (self->free_count > 0) {
+            uint32_t index = self->free_frames[--self->free_count];
+            struct frame *frame = frame_at(&table->frames, index);
+            bool taken = frame_try(frame);
+            pando_assert(taken);
+            *out = index;
+            return PANDO_OK;
+        }
+        if (pool_fenced(table->pool))
+            return PANDO_FENCED;
+        if (tries % 16 == 15)
+            rt_sleep_co(RT_NS_PER_US);
+    }
+    return PANDO_TIMEOUT;
+}
+
+/* ---- new contents for an inner page ---------------------------------------------------------- */
+
+/* Whether a page names this address, and where. */
+static bool names_child(const struct page_layout *layout, const uint8_t *bytes,
+                        fabric_address address, uint32_t *at)
+{
+    uint32_t pairs = page_pairs(bytes);
+    for (*at = 0; *at < pairs; (*at)++) {
+        if (page_child(layout, bytes, *at) == address)
+            return true;
+    }
+    return false;
+}
+
+void dex_replace_co(struct dex *self, uint32_t index, const uint8_t *bytes)
+{
+    struct dex_table *table = self->table;
+    const struct page_layout *layout = &table->layout;
+    uint8_t *page = frame_bytes(&table->frames, index);
+    uint32_t children[PAGE_PAIRS_MAX], count = 0;
+
+    if (page_level(page) > 0) {
+        for (uint32_t i = 0; i < page_pairs(page); i++) {
+            uint64_t word = page_child(layout, page, i);
+            if (frame_swizzled(word))
+                children[count++] = (uint32_t)word;
+        }
+    }
+    /* Their latches are held while their parent changes: a child never waits for its parent's. */
+    for (uint32_t i = 0; i < count; i++)
+        frame_latch_co(frame_at(&table->frames, children[i]));
+    page_copy(page, bytes, layout->page_bytes);
+    for (uint32_t i = 0; i < count; i++) {
+        struct frame *child = frame_at(&table->frames, children[i]);
+        uint32_t at;
+        bool stays = page_level(page) > 0 && names_child(layout, page, child->address, &at);
+        if (stays) {
+            page_set_child(layout, page, at, frame_word(children[i]));
+            frame_give(child, false);
+            continue;
+        }
+        child->parent = FRAME_NONE;
+        if (child->dirty) {
+            /* Only leaves are; those of a page that was split here are written with it. */
+            enum pando_status status = dex_write_back_co(self, children[i]);
+            (void)status;
+        }
+        atomic_store_explicit(&child->state, FRAME_COOLING, memory_order_relaxed);
+        fabric_address address = child->address;
+        bool clean = !child->dirty;
+        frame_give(child, false);
+        if (clean)
+            dex_let_go(self, cooling_add(&table->cooling, address, children[i]));
+    }
+}

@@ -1,0 +1,70 @@
+/*
+ * call_fmt.h - what owners are asked by other members (pool_call_co), with the table's number beside
+ * it. Requests come from members that know the secret, and are checked like everything from outside. A
+ * callee that does not own the key answers STALE.
+ *
+ *   GET     request   the key
+ *           reply     0 1 1: the value is a blob's address   1 7 zero   8 the value
+ *   MODIFY  request   0 1 what to do if it is absent, 1 1 if it is there (enum engine_change)
+ *                     2 1 1: the value is a blob's address
+ *                     3 1 only if it is as follows: 0 no, 1 absent, 2 there, 3 there as a blob
+ *                     4 4 key's size   8 4 value's size   12 4 size of what is to be there
+ *                     16 key, value, what is to be there
+ *           reply     0 1 it was there   1 1 it was not as asked for: nothing was done   2 6 zero
+ *   LEAF    request   0 1 1: the leaf with the keys just below   1 7 zero   8 the key
+ *           reply     the leaf's page
+ *   FLUSH   request   empty   reply  empty: all that was changed before is in the pool
+ *   GIVE    request   0 8 to whom   8 4 size of low   12 4 size of high; the highest bit: no end
+ *                     16 low, high
+ *           reply     empty
+ *   PING    request   empty   reply  0 8 operations so far, for balance
+ */
+#ifndef TREE_DEX_CALL_FMT_H
+#define TREE_DEX_CALL_FMT_H
+
+#include <stdint.h>
+
+enum dex_method {
+    DEX_CALL_GET = 1,
+    DEX_CALL_MODIFY,
+    DEX_CALL_LEAF,
+    DEX_CALL_FLUSH,
+    DEX_CALL_GIVE,
+    DEX_CALL_PING,
+};
+
+enum dex_expect { DEX_EXPECT_NOTHING, DEX_EXPECT_ABSENT, DEX_EXPECT_VALUE, DEX_EXPECT_BLOB };
+
+struct dex_get_reply {
+    uint8_t blob;
+    uint8_t zero[7];
+};
+
+struct dex_modify_request {
+    uint8_t if_absent, if_present;
+    uint8_t blob;
+    uint8_t expect;
+    uint32_t key_size, value_size, expected_size;
+};
+_Static_assert(sizeof(struct dex_modify_request) == 16, "format");
+
+struct dex_modify_reply {
+    uint8_t was_there;
+    uint8_t mismatch;
+    uint8_t zero[6];
+};
+
+struct dex_leaf_request {
+    uint8_t before;
+    uint8_t zero[7];
+};
+
+struct dex_give_request {
+    uint64_t to;
+    uint32_t low_size, high_size;
+};
+_Static_assert(sizeof(struct dex_give_request) == 16, "format");
+
+#define DEX_GIVE_NO_HIGH ((uint32_t)1 << 31)
+
+#endif

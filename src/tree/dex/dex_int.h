@@ -1,0 +1,369 @@
+/*
+ * dex_int.h - what the files of the engine share.
+ */
+#ifndef TREE_DEX_DEX_INT_H
+#define TREE_DEX_DEX_INT_H
+
+#include <stdatomic.h>
+
+#include "base/list.h"
+#include "base/prng.h"
+#include "pool/intent.h"
+#include "tree/blob/blob.h"
+#include "tree/dex/cooling.h"
+#include "tree/dex/dex.h"
+#include "tree/dex/frame.h"
+#include "tree/dex/log.h"
+#include "tree/dex/map.h"
+#include "tree/page/page.h"
+
+/* Every technique can be switched off; the last are for tests only and break the engine on
+ * purpose. */
+struct dex_switches {
+    bool partition;   /* keys have owners; without, every page is treated as shared */
+    bool cache;       /* pages are kept */
+    bool cooling_map; /* many FIFOs instead of one */
+    bool path_aware;  /* cooling is delegated to children */
+    bool admission;   /* leaves are kept with a probability only */
+    bool offload;     /* memory nodes do some of the work */
+    bool prefetch;    /* scans ask for leaves ahead */
+    bool log;         /* an acknowledged write survives this process: durability */
+    bool merge;
+    bool balance; /* owners give keys to others that have less to do */
+    bool cells, replay, invalidate; /* break-cells, break-replay, break-invalidate */
+};
+
+struct dex_stats {
+    _Atomic uint64_t hits, misses, rereads, splits, merges, repairs, write_backs, evictions,
+        forwarded, served, offloaded, takeovers, given, waits;
+};
+
+struct dex_table {
+    struct engine_table base;
+    struct pool *pool;
+    unsigned slot; /* in the pool's directory */
+    uint16_t id;
+    struct page_layout layout;
+    struct dex_switches on;
+    struct dex_stats stats;
+
+    struct frames frames;
+    struct cooling cooling;
+    uint32_t root_frame;
+    fabric_address root;
+    _Atomic uint32_t fresh; /* frames that were never used begin here */
+    struct rt_latch free_latch;
+    uint32_t free_list, free_count; /* frames that no thread has, linked by `next` */
+
+    /* Who owns what. Operations count themselves in under the parity of the generation they began in
+     * (dex_enter), so that a change waits for those that know only the former map. */
+    _Atomic(struct map *) map;
+    _Atomic uint32_t generation;
+    struct rt_latch handles_latch;
+    struct list handles; /* struct dex */
+    struct dex_log *log; /* of this process; made with the first ownership */
+    atomic_bool changing;      /* one change of ownership at a time */
+    atomic_bool checkpointing; /* one at a time, too */
+    atomic_bool doubt;         /* an owner could not be reached: the map may be old */
+
+    /* The background task, on the loop that opened the table. */
+    struct dex *keeper;
+    struct pool_session *keeper_session;
+    bool closing;
+    bool keeper_done, keeper_started;
+    struct rt_waitq wake;
+};
+
+/* A page's bytes and room to build others; taken from and given back to the thread's handle. */
+struct scratch {
+    struct scratch *next;
+    uint8_t *page, *image, *sibling, *other; /* page_bytes each */
+    uint8_t *value;                          /* VALUE_ROOM */
+    uint8_t *blob;                           /* a long value, when one was fetched */
+    uint8_t *intent;                         /* POOL_INTENT_BYTES */
+    uint8_t key[PAGE_KEY_ROOM], key2[PAGE_KEY_ROOM];
+};
+
+enum { FREE_FRAMES_MAX = 32 };
+
+struct dex {
+    struct engine base;
+    struct dex_table *table;
+    struct list link;
+    bool serves; /* it answers others */
+    struct scratch *free_scratch;
+    uint32_t free_frames[FREE_FRAMES_MAX];
+    uint32_t free_count;
+    _Atomic uint32_t active[2]; /* operations under way, by the parity of their generation */
+    struct prng prng;
+};
+
+static inline struct dex *dex_of(struct engine *engine)
+{
+    return container_of(engine, struct dex, base);
+}
+
+static inline void dex_count(_Atomic uint64_t *counter)
+{
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+static inline uint64_t dex_self(const struct dex_table *table)
+{
+    return map_member(pool_identity(table->pool));
+}
+
+struct scratch *scratch_take(struct dex *self);
+void scratch_give(struct dex *self, struct scratch *scratch);
+
+/* A handle for another thread, without what an engine's user sees: table.c. */
+PANDO_MUST_CHECK enum pando_status dex_handle_create(struct dex_table *table,
+                                                     struct pool_session *session,
+                                                     struct dex **out);
+void dex_handle_destroy(struct dex *self);
+
+/* Bounded loops that begin again: sleeps a little, and counts. */
+struct dex_retry {
+    unsigned count;
+    uint64_t deadline_ns;
+};
+PANDO_MUST_CHECK enum pando_status dex_retry_co(struct dex *self, struct dex_retry *retry);
+
+/* ---- view.c: who owns what, as this process knows it ----------------------------------------- */
+
+/* An operation under way. */
+struct dex_guard {
+    const struct map *map;
+    const struct map_part *part; /* the one with its key */
+    unsigned parity;
+};
+void dex_enter(struct dex *self, struct slice key, struct dex_guard *guard);
+void dex_leave(struct dex *self, struct dex_guard *guard);
+
+/* Whether operations on this part run here. */
+static inline bool dex_mine(const struct dex_table *table, const struct map_part *part)
+{
+    return part->owner == dex_self(table) && !part->frozen;
+}
+
+/* Puts a new view in the place of the old one, which is freed when every operation that might see it
+ * has ended: this waits for them. */
+void dex_publish_co(struct dex *self, struct map *map);
+
+/* Whether only this process changes a cached page, and has since the page was read: then it need not be
+ * locked, and is current. Its latch is held. */
+bool dex_alone(const struct dex *self, uint32_t frame);
+
+static inline uint64_t dex_epoch(const struct dex_table *table)
+{
+    return atomic_load_explicit(&table->map, memory_order_acquire)->epoch;
+}
+
+/* ---- pages.c: pages in the pool -------------------------------------------------------------- */
+
+/* Reads a page and checks it; reads again while it is torn. STALE: no page of this table is there. */
+PANDO_MUST_CHECK enum pando_status dex_read_co(struct dex *self, fabric_address address,
+                                               uint8_t *bytes);
+
+/* A change of pages that lie on one node, as one list: all of it happens or, after this process died,
+ * will have happened when the dead one is recovered. Sealed here. */
+enum { DEX_CHANGE_PAGES = 4 };
+struct dex_change {
+    uint8_t *images[DEX_CHANGE_PAGES]; /* each has its address in it */
+    unsigned count;
+    const struct pool_lock *lock; /* released with it; NULL: none is held */
+    bool plain;                   /* without an intent: fresh blocks, or when losses are accepted */
+};
+PANDO_MUST_CHECK enum pando_status dex_change_co(struct dex *self, struct scratch *scratch,
+                                                 const struct dex_change *change);
+
+/* A copy of a cached page as it is to be in the pool: children by their addresses. Its latch is
+ * held. */
+void dex_image(const struct dex_table *table, uint32_t frame, uint8_t *image);
+
+/* A fresh block for a page, near another page or anywhere (POOL_ANY_NODE). */
+PANDO_MUST_CHECK enum pando_status dex_alloc_co(struct dex *self, uint16_t node,
+                                                struct page_header *header);
+PANDO_MUST_CHECK enum pando_status dex_free_page_co(struct dex *self, const uint8_t *bytes);
+
+/* Of a live page and a dead one. */
+uint64_t dex_tenure(const struct dex_table *table, bool live);
+
+/* Sends a cached page that was changed to the pool; its latch is held, and kept. */
+PANDO_MUST_CHECK enum pando_status dex_write_back_co(struct dex *self, uint32_t frame);
+
+/* ---- cache.c: which pages are kept ----------------------------------------------------------- */
+
+/* A frame that is FREE, with its latch held. TIMEOUT: none could be had. */
+PANDO_MUST_CHECK enum pando_status dex_frame_co(struct dex *self, uint32_t *frame);
+
+/* Gives back one that is in nobody's way any more: not in the mapping; its latch is held. */
+void dex_frame_free(struct dex *self, uint32_t frame);
+
+/* A COOLING frame whose latch is held goes. */
+void dex_evict(struct dex *self, uint32_t frame);
+
+/* Its parent names a HOT frame by address again; both latches are held; the frame is left COOLING but in no
+ * queue. */
+void dex_unswizzle(struct dex_table *table, uint32_t parent, uint32_t frame);
+
+/* Moves frames that were children of a page whose contents were replaced: those that are there still stay
+ * swizzled, the others are left COOLING. The page's latch is held. `bytes` are the new contents, with
+ * addresses only. */
+void dex_replace_co(struct dex *self, uint32_t frame, const uint8_t *bytes);
+
+/* A frame that a queue has pushed out goes, unless somebody is at it. FRAME_NONE is nothing. */
+void dex_let_go(struct dex *self, uint32_t frame);
+
+/* ---- find.c: from a key to its page ---------------------------------------------------------- */
+
+struct dex_target {
+    struct slice key;
+    uint8_t level;
+    bool before; /* the page with the keys just below the key */
+    bool keep;   /* it is to be kept whatever the admission says */
+};
+
+struct dex_spot {
+    uint32_t frame;
+    uint64_t version; /* as it was looked at */
+    uint32_t parent;  /* FRAME_NONE for the root */
+    uint64_t parent_version;
+    bool private;     /* nobody else sees the frame: it is BUSY, and its latch is ours */
+};
+
+PANDO_MUST_CHECK enum pando_status dex_find_co(struct dex *self, const struct dex_target *target,
+                                               struct dex_spot *spot);
+
+/* The end of what was done with a private frame. */
+PANDO_MUST_CHECK enum pando_status dex_private_end_co(struct dex *self, uint32_t frame);
+
+/* ---- modify.c, get.c, scan.c ----------------------------------------------------------------- */
+
+enum pando_status dex_get_co(struct engine *engine, struct slice key, void *value, size_t capacity,
+                             size_t *size);
+enum pando_status dex_modify_co(struct engine *engine, struct slice key, unsigned how,
+                                engine_modify_fn fn, void *context);
+enum pando_status dex_scan_co(struct engine *engine, const struct engine_range *range,
+                              engine_scan_fn fn, void *context);
+
+/* Those of keys that are this process's own; the caller has entered. AGAIN: they are not any more. */
+PANDO_MUST_CHECK enum pando_status dex_local_get_co(struct dex *self, struct slice key,
+                                                    struct scratch *scratch, bool *blob,
+                                                    void *value, size_t capacity, size_t *size);
+
+/* What is to become of a key: decided by a function, here; blobs may be made before. */
+struct dex_edit {
+    unsigned how;
+    engine_modify_fn fn;
+    void *context;
+
+    /* For others: values as they lie in leaves, blobs as addresses; perhaps only if the key is as it was
+     * (enum dex_expect). */
+    bool raw, raw_blob;
+    unsigned expect;
+    struct slice expected;
+    uint8_t *mismatch; /* out */
+};
+PANDO_MUST_CHECK enum pando_status dex_local_modify_co(struct dex *self,
+                                                       const struct map_part *part,
+                                                       struct slice key,
+                                                       const struct dex_edit *edit);
+
+/* The leaf with a key (or those just below it) as it is now, copied to scratch->page. */
+PANDO_MUST_CHECK enum pando_status dex_local_leaf_co(struct dex *self, struct slice key,
+                                                     bool before, struct scratch *scratch);
+
+/* What was read is only told when it is sure to last (R34), and we still are who we were (R39). */
+PANDO_MUST_CHECK enum pando_status dex_settle_co(struct dex *self, uint64_t end);
+
+/* ---- split.c, merge.c ------------------------------------------------------------------------ */
+
+/* Splits the page of that level that has the key, if it has more than one pair. Everything may have
+ * changed afterwards. */
+PANDO_MUST_CHECK enum pando_status dex_split_co(struct dex *self, struct slice key, uint8_t level);
+
+/* A child does not have the key that its cached parent says it has: makes the parent right. */
+PANDO_MUST_CHECK enum pando_status dex_mend_co(struct dex *self, uint32_t parent,
+                                               const struct dex_target *target);
+
+/* Merges the page of that level that has the key with a neighbour, if they fit. Gives up quietly when
+ * somebody is in the way. */
+void dex_merge_co(struct dex *self, struct slice key, uint8_t level);
+
+/* Before a cached page is changed in the pool: locks it if others change it too, and makes sure that it
+ * is current; its latch is held. *locked says whether there was a lock to take. STALE: it was not
+ * current, but is now; nothing is locked. */
+PANDO_MUST_CHECK enum pando_status dex_own_page_co(struct dex *self, uint32_t frame,
+                                                   struct scratch *scratch, struct pool_lock *lock,
+                                                   bool *locked);
+
+/* Which child of a page is on the way to the target. */
+uint32_t dex_child_index(const struct dex_table *table, const uint8_t *bytes,
+                         const struct dex_target *target);
+
+/* ---- own.c, give.c, checkpoint.c: getting and giving keys ---------------------------------------------------------- */
+
+/* A key that is not ours: takes it over if nobody has it (any more), and otherwise says who does. */
+PANDO_MUST_CHECK enum pando_status dex_claim_co(struct dex *self, struct slice key,
+                                                uint64_t *owner);
+
+/* Gives the keys from low to high (or to the end), as far as they are ours, to a member, or to nobody.
+ * Ends of the range are moved to where leaves end. */
+struct dex_range {
+    struct slice low, high;
+    bool no_high;
+};
+PANDO_MUST_CHECK enum pando_status dex_give_co(struct dex *self, const struct dex_range *range,
+                                               uint64_t to);
+
+/* One change of ownership at a time. */
+void dex_change_begin_co(struct dex_table *table);
+void dex_change_end(struct dex_table *table);
+
+/* Replaces the map by a changed one and makes that the view; AGAIN: another has changed it. Frees both
+ * in the end. */
+PANDO_MUST_CHECK enum pando_status dex_swap_co(struct dex *self, struct map *from, struct map *to);
+
+/* Everything that is only in this process's memory goes to the pool. */
+PANDO_MUST_CHECK enum pando_status dex_flush_co(struct dex *self);
+
+/* Room in the log for some more records: waits for a checkpoint if there is little. */
+PANDO_MUST_CHECK enum pando_status dex_log_room_co(struct dex *self);
+
+/* ---- forward.c, serve.c: what others do for us, and we for them ------------------------------ */
+
+/* Asks the owner. AGAIN: it is not any more, or cannot be reached now. */
+PANDO_MUST_CHECK enum pando_status dex_forward_get_co(struct dex *self, uint64_t owner,
+                                                      struct slice key, void *value,
+                                                      size_t capacity, size_t *size);
+PANDO_MUST_CHECK enum pando_status dex_forward_modify_co(struct dex *self, uint64_t owner,
+                                                         struct slice key,
+                                                         const struct dex_edit *edit);
+
+/* Pairs of one owner's leaves from the cursor on, into scratch->page as a page of its own. */
+PANDO_MUST_CHECK enum pando_status dex_forward_leaf_co(struct dex *self, uint64_t owner,
+                                                       struct slice key, bool before,
+                                                       struct scratch *scratch);
+PANDO_MUST_CHECK enum pando_status dex_forward_flush_co(struct dex *self, uint64_t owner);
+PANDO_MUST_CHECK enum pando_status dex_forward_give_co(struct dex *self, uint64_t owner,
+                                                       const struct dex_range *range, uint64_t to);
+
+/* Answers others, from now on and until no more. */
+PANDO_MUST_CHECK enum pando_status dex_serve(struct dex_table *table);
+void dex_serve_no_more_co(struct dex_table *table);
+
+/* ---- the rest -------------------------------------------------------------------------------- */
+
+enum pando_status dex_bulk_load_co(struct engine *engine, engine_feed_fn next, void *context,
+                                   unsigned fill);
+enum pando_status dex_verify_co(struct engine *engine, struct engine_census *out, char *error,
+                                size_t error_bytes);
+enum pando_status dex_drop_co(struct engine_table *table, struct pool_session *session);
+enum pando_status dex_repartition_co(struct engine *engine, struct slice from, uint64_t choice);
+
+/* The background task: keeper.c. */
+PANDO_MUST_CHECK enum pando_status dex_keeper_start(struct dex_table *table);
+void dex_keeper_stop_co(struct dex_table *table);
+
+#endif

@@ -1,0 +1,108 @@
+/*
+ * get.c - one pair. Of a key of one's own mostly without a message: the leaf is cached.
+ */
+#include <string.h>
+
+#include "tree/dex/dex_int.h"
+
+enum { TRIES_MAX = 100000 };
+
+enum pando_status dex_settle_co(struct dex *self, uint64_t end)
+{
+    struct dex_table *table = self->table;
+    if (table->log != NULL && !dex_log_durable(table->log, end)) {
+        enum pando_status status = dex_log_wait_co(table->log, self->base.session, end);
+        if (status != PANDO_OK)
+            return status;
+    }
+    if (pool_lease_valid(table->pool))
+        return PANDO_OK;
+    return pool_fenced(table->pool) ? PANDO_FENCED : PANDO_TIMEOUT;
+}
+
+enum pando_status dex_local_get_co(struct dex *self, struct slice key, struct scratch *scratch,
+                                   bool *blob, void *value, size_t capacity, size_t *size)
+{
+    struct dex_table *table = self->table;
+    struct dex_target target = {.key = key};
+    struct dex_spot spot;
+    (void)scratch;
+
+    for (int tries = 0; tries < TRIES_MAX; tries++) {
+        enum pando_status status = dex_find_co(self, &target, &spot);
+        if (status != PANDO_OK)
+            return status;
+        struct frame *frame = frame_at(&table->frames, spot.frame);
+        const uint8_t *bytes = frame_bytes(&table->frames, spot.frame);
+        uint32_t index;
+        bool found = page_find(&table->layout, bytes, key, &index);
+        *blob = false;
+        if (found)
+            *size = page_value(&table->layout, bytes, index, value, capacity, blob);
+        uint64_t end = atomic_load_explicit(&frame->end, memory_order_relaxed);
+        if (spot.private)
+            status = dex_private_end_co(self, spot.frame);
+        else if (!frame_same(frame, spot.version))
+            continue;
+        if (status == PANDO_OK)
+            status = dex_settle_co(self, end);
+        if (status != PANDO_OK)
+            return status;
+        return found ? PANDO_OK : PANDO_NOT_FOUND;
+    }
+    return PANDO_TIMEOUT;
+}
+
+/* One try. AGAIN: ask once more. */
+static enum pando_status try_co(struct dex *self, struct slice key, struct scratch *scratch,
+                                void *value, size_t capacity, size_t *size)
+{
+    struct dex_table *table = self->table;
+    struct dex_guard guard;
+    uint64_t owner;
+    bool blob;
+
+    dex_enter(self, key, &guard);
+    if (!dex_mine(table, guard.part)) {
+        dex_leave(self, &guard);
+        enum pando_status status = dex_claim_co(self, key, &owner);
+        if (status != PANDO_OK)
+            return status;
+        return owner == dex_self(table)
+                   ? PANDO_AGAIN
+                   : dex_forward_get_co(self, owner, key, value, capacity, size);
+    }
+    enum pando_status status = dex_local_get_co(self, key, scratch, &blob, scratch->value,
+                                                table->layout.page_bytes, size);
+    dex_leave(self, &guard);
+    if (status != PANDO_OK)
+        return status;
+    if (blob) {
+        fabric_address address;
+        memcpy(&address, scratch->value, sizeof(address));
+        status = blob_read_co(self->base.session, table->id, address, value, capacity, size);
+        return status == PANDO_STALE ? PANDO_AGAIN : status;
+    }
+    size_t stored = *size < capacity ? *size : capacity;
+    if (stored > 0)
+        memcpy(value, scratch->value, stored);
+    return PANDO_OK;
+}
+
+enum pando_status dex_get_co(struct engine *engine, struct slice key, void *value, size_t capacity,
+                             size_t *size)
+{
+    struct dex *self = dex_of(engine);
+    struct scratch *scratch = scratch_take(self);
+    struct dex_retry retry = {0};
+    enum pando_status status;
+
+    rt_charge(RT_COST_OPERATION);
+    while ((status = try_co(self, key, scratch, value, capacity, size)) == PANDO_AGAIN) {
+        status = dex_retry_co(self, &retry);
+        if (status != PANDO_OK)
+            break;
+    }
+    scratch_give(self, scratch);
+    return status;
+}

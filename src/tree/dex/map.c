@@ -1,0 +1,261 @@
+/*
+ * map.c - reading and replacing partition maps.
+ */
+#include "tree/dex/map.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "pool/cell.h"
+
+enum { READS_MAX = 16 };
+
+bool map_part_high(const struct map *map, const struct map_part *part, struct slice *high)
+{
+    const struct map_part *next = part + 1;
+    if (next == map->parts + map->count)
+        return false;
+    *high = next->low;
+    return true;
+}
+
+struct map *map_create(void)
+{
+    struct map *map = calloc(1, sizeof(*map));
+    if (map != NULL) {
+        map->count = 1;
+        map->parts[0].low = slice_of(map->keys, 0);
+    }
+    return map;
+}
+
+struct map *map_copy(const struct map *map)
+{
+    struct map *copy = malloc(sizeof(*copy));
+    if (copy == NULL)
+        return NULL;
+    *copy = *map;
+    for (uint32_t i = 0; i < copy->count; i++)
+        copy->parts[i].low.data = copy->keys + (map->parts[i].low.data - map->keys);
+    return copy;
+}
+
+enum pando_status map_cut(struct map *map, struct slice key)
+{
+    uint32_t at = (uint32_t)(map_find(map, key) - map->parts);
+    if (slice_equal(map->parts[at].low, key))
+        return PANDO_OK;
+    if (map->count == MAP_PARTS_MAX || map->key_bytes + key.size > sizeof(map->keys))
+        return PANDO_FULL;
+    memmove(&map->parts[at + 2], &map->parts[at + 1],
+            (map->count - at - 1) * sizeof(map->parts[0]));
+    map->count++;
+    map->parts[at + 1] = map->parts[at];
+    memcpy(map->keys + map->key_bytes, key.data, key.size);
+    map->parts[at + 1].low = slice_of(map->keys + map->key_bytes, key.size);
+    map->key_bytes += (uint32_t)key.size;
+    return PANDO_OK;
+}
+
+static bool alike(const struct map_part *a, const struct map_part *b)
+{
+    return a->owner == b->owner && a->taker == b->taker && a->epoch == b->epoch &&
+           a->log == b->log && a->frozen == b->frozen;
+}
+
+void map_join(struct map *map)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 1; i < map->count; i++) {
+        if (!alike(&map->parts[kept], &map->parts[i]))
+            map->parts[++kept] = map->parts[i];
+    }
+    map->count = kept + 1;
+}
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+static uint32_t pad8(uint32_t size)
+{
+    return (size + 7) & ~(uint32_t)7;
+}
+
+static struct cell_place place_of(uint64_t pool, uint16_t table, fabric_address address)
+{
+    return (struct cell_place){.pool = pool, .table = table, .kind = MAP_KIND, .address = address};
+}
+
+uint32_t map_encode(const struct map *map, uint64_t pool, uint16_t table, uint64_t tenure,
+                    uint8_t bytes[MAP_BYTES])
+{
+    struct map_head_fmt head = {.address = map->address,
+                                .version = map->version,
+                                .tenure = tenure,
+                                .epoch = map->epoch,
+                                .root = map->root,
+                                .parts = map->count};
+    uint32_t at = MAP_HEADER + map->count * MAP_PART;
+
+    memset(bytes, 0, MAP_BYTES);
+    for (uint32_t i = 0; i < map->count; i++) {
+        const struct map_part *part = &map->parts[i];
+        struct map_part_fmt out = {.owner = part->owner,
+                                   .taker = part->taker,
+                                   .epoch = part->epoch,
+                                   .log = part->log,
+                                   .key_at = at,
+                                   .key_size = (uint32_t)part->low.size};
+        if (at + pad8(out.key_size) > MAP_BYTES)
+            return 0;
+        memcpy(bytes + MAP_HEADER + i * MAP_PART, &out, sizeof(out));
+        memcpy(bytes + at, part->low.data, part->low.size);
+        at += pad8(out.key_size);
+    }
+    head.bytes = at;
+    memcpy(bytes, &head, sizeof(head));
+    struct cell_place place = place_of(pool, table, map->address);
+    head.cell = cell_header(&place, (uint16_t)map->version, 0, bytes + CELL_HEADER,
+                            at - CELL_HEADER);
+    memcpy(bytes, &head.cell, sizeof(head.cell));
+    return at;
+}
+
+static bool part_decode(struct map *map, uint32_t i, const uint8_t *bytes, uint32_t size)
+{
+    struct map_part_fmt part;
+    memcpy(&part, bytes + MAP_HEADER + i * MAP_PART, sizeof(part));
+    if (part.key_at > size || part.key_size > size - part.key_at || (i == 0) != (part.key_size == 0))
+        return false;
+    memcpy(map->keys + map->key_bytes, bytes + part.key_at, part.key_size);
+    map->parts[i] = (struct map_part){.low = slice_of(map->keys + map->key_bytes, part.key_size),
+                                      .owner = part.owner,
+                                      .taker = part.taker,
+                                      .epoch = part.epoch,
+                                      .log = part.log};
+    map->key_bytes += part.key_size;
+    return i == 0 || slice_compare(map->parts[i - 1].low, map->parts[i].low) < 0;
+}
+
+bool map_decode(struct map *map, uint64_t pool, uint16_t table, fabric_address address,
+                const uint8_t bytes[MAP_BYTES])
+{
+    struct cell_place place = place_of(pool, table, address);
+    struct map_head_fmt head;
+
+    memcpy(&head, bytes, sizeof(head));
+    if (!cell_valid(&place, bytes, MAP_BYTES) || head.address != address || head.parts == 0 ||
+        head.parts > MAP_PARTS_MAX || head.bytes > MAP_BYTES ||
+        head.bytes != cell_payload_bytes(head.cell) + CELL_HEADER ||
+        MAP_HEADER + head.parts * MAP_PART > head.bytes)
+        return false;
+    map->address = address;
+    map->version = head.version;
+    map->epoch = head.epoch;
+    map->root = head.root;
+    map->count = head.parts;
+    map->key_bytes = 0;
+    for (uint32_t i = 0; i < head.parts; i++) {
+        if (!part_decode(map, i, bytes, head.bytes))
+            return false;
+    }
+    return true;
+}
+
+/* ---- in the pool ----------------------------------------------------------------------------- */
+
+enum pando_status map_read_co(struct pool_session *session, unsigned slot, uint16_t table,
+                              struct map **out)
+{
+    struct map *map = map_create();
+    uint8_t *bytes = malloc(MAP_BYTES);
+    enum pando_status status = map == NULL || bytes == NULL ? PANDO_NO_MEMORY : PANDO_OK;
+    bool found = false;
+
+    /* A block that was replaced is freed: look again. */
+    for (int i = 0; i < READS_MAX && status == PANDO_OK && !found; i++) {
+        fabric_address address = 0;
+        status = pool_root_read_co(session, slot, &address);
+        if (status == PANDO_OK && address == 0)
+            break;
+        struct fabric_op read = fabric_read(fabric_address_offset(address), bytes, MAP_BYTES);
+        if (status == PANDO_OK)
+            status = pool_submit_co(session, fabric_address_node(address), &read, 1);
+        found = status == PANDO_OK && map_decode(map, pool_id(pool_session_pool(session)), table,
+                                                 address, bytes);
+    }
+    free(bytes);
+    if (status == PANDO_OK && !found)
+        status = PANDO_CORRUPT;
+    if (status != PANDO_OK) {
+        free(map);
+        return status;
+    }
+    *out = map;
+    return PANDO_OK;
+}
+
+static uint64_t tenure_of(const struct pool *pool, uint16_t table)
+{
+    return pool_tenure_pack((struct pool_tenure){.state = POOL_BLOCK_LIVE,
+                                                 .kind = MAP_KIND,
+                                                 .table = table,
+                                                 .holder = pool_identity(pool)});
+}
+
+/* The CAS may have had no answer. UNKNOWN: somebody has replaced what was there, or ours. */
+static enum pando_status swap_root_co(struct pool_session *session, unsigned slot,
+                                      fabric_address from, fabric_address to)
+{
+    uint64_t found = 0;
+    enum pando_status status = pool_root_swap_co(session, slot, from, to, &found);
+    for (int i = 0; i < READS_MAX && (status == PANDO_BROKEN || status == PANDO_TIMEOUT); i++) {
+        status = pool_root_read_co(session, slot, &found);
+        if (status == PANDO_OK && found != to)
+            status = found == from ? pool_root_swap_co(session, slot, from, to, &found)
+                                   : PANDO_UNKNOWN;
+    }
+    return status;
+}
+
+enum pando_status map_swap_co(struct pool_session *session, unsigned slot, uint16_t table,
+                              const struct map *from, struct map *to)
+{
+    struct pool *pool = pool_session_pool(session);
+    struct pool_block block;
+    uint8_t *bytes = malloc(MAP_BYTES);
+    if (bytes == NULL)
+        return PANDO_NO_MEMORY;
+    enum pando_status status = pool_alloc_co(session, POOL_ANY_NODE, MAP_BYTES, &block);
+    if (status != PANDO_OK)
+        goto err_free;
+    to->address = block.address;
+    to->version = block.version + 1;
+    to->epoch = from == NULL ? 1 : from->epoch + 1;
+    uint32_t size = map_encode(to, pool_id(pool), table, tenure_of(pool, table), bytes);
+    status = size == 0 ? PANDO_FULL : PANDO_OK;
+    struct fabric_op write = fabric_write(fabric_address_offset(block.address), bytes, size);
+    if (status == PANDO_OK)
+        status = pool_submit_co(session, fabric_address_node(block.address), &write, 1);
+    if (status == PANDO_OK)
+        status = swap_root_co(session, slot, from == NULL ? 0 : from->address, to->address);
+    if (status == PANDO_OK && from != NULL) {
+        enum pando_status freed = map_free_co(session, from);
+        (void)freed;
+    }
+    /* One that nobody saw is given back; of one that somebody may have seen we cannot know. */
+    if (status == PANDO_STALE || status == PANDO_FULL) {
+        block.version++;
+        enum pando_status freed = pool_free_co(session, &block, MAP_BYTES, false);
+        (void)freed;
+    }
+err_free:
+    free(bytes);
+    return status;
+}
+
+enum pando_status map_free_co(struct pool_session *session, const struct map *map)
+{
+    struct pool_block block = {.address = map->address, .version = map->version};
+    return pool_free_co(session, &block, MAP_BYTES, false);
+}

@@ -1,0 +1,89 @@
+/*
+ * map.h - the partition map: which member owns which keys. In the pool it is as map_fmt.h says; here
+ * it is a struct that nobody changes once others see it.
+ */
+#ifndef TREE_DEX_MAP_H
+#define TREE_DEX_MAP_H
+
+#include "base/slice.h"
+#include "pool/pool.h"
+#include "tree/dex/map_fmt.h"
+
+/* Members as words: 0 is nobody. */
+static inline uint64_t map_member(struct fabric_identity identity)
+{
+    return (uint64_t)identity.member << 16 | identity.incarnation;
+}
+
+static inline struct fabric_identity map_identity(uint64_t member)
+{
+    return (struct fabric_identity){.member = (uint16_t)(member >> 16),
+                                    .incarnation = (uint16_t)member};
+}
+
+struct map_part {
+    struct slice low; /* in the map's own memory */
+    uint64_t owner, taker;
+    uint64_t epoch;
+    fabric_address log;
+    bool frozen; /* in this process only: being given away, so operations wait */
+};
+
+struct map {
+    fabric_address address; /* of the block; 0: not in the pool */
+    uint64_t version;
+    uint64_t epoch;
+    fabric_address root;
+    uint32_t count; /* at least one: the first begins at the empty key */
+    struct map_part parts[MAP_PARTS_MAX];
+    uint32_t key_bytes;
+    uint8_t keys[MAP_BYTES];
+};
+
+/* The part that has this key. */
+static inline const struct map_part *map_find(const struct map *map, struct slice key)
+{
+    uint32_t low = 0, high = map->count;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (slice_compare(map->parts[middle].low, key) <= 0)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &map->parts[low];
+}
+
+/* Where a part ends; false: at the end of all keys. */
+bool map_part_high(const struct map *map, const struct map_part *part, struct slice *high);
+
+struct map *map_create(void); /* NULL when memory is gone; one part of nobody */
+struct map *map_copy(const struct map *map);
+
+/* Makes a part begin at this key; FULL: too many. */
+PANDO_MUST_CHECK enum pando_status map_cut(struct map *map, struct slice key);
+
+/* Makes one of neighbours that agree in everything. */
+void map_join(struct map *map);
+
+/* Reads the one that counts; the caller frees it. CORRUPT: there is none. */
+PANDO_MUST_CHECK enum pando_status map_read_co(struct pool_session *session, unsigned slot,
+                                               uint16_t table, struct map **out);
+
+/* Puts `to` in the place of `from`, with the next epoch and a block of its own. STALE: another was
+ * faster; UNKNOWN: it cannot be told; read it again. `from` NULL: the table's first. */
+PANDO_MUST_CHECK enum pando_status map_swap_co(struct pool_session *session, unsigned slot,
+                                               uint16_t table, const struct map *from,
+                                               struct map *to);
+
+/* Frees the block of a table that is dropped. */
+PANDO_MUST_CHECK enum pando_status map_free_co(struct pool_session *session,
+                                               const struct map *map);
+
+/* Bytes in, bytes out: for the above, and for tests. */
+uint32_t map_encode(const struct map *map, uint64_t pool, uint16_t table, uint64_t tenure,
+                    uint8_t bytes[MAP_BYTES]); /* bytes used; 0: does not fit */
+bool map_decode(struct map *map, uint64_t pool, uint16_t table, fabric_address address,
+                const uint8_t bytes[MAP_BYTES]);
+
+#endif

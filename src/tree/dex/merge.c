@@ -1,0 +1,316 @@
+/*
+ * merge.c - neighbours under one parent become one page, in one list under one intent: the left one
+ * with all pairs, the parent without the separator, the right one dead. What is in the way (another
+ * owner, another memory node, a page that is not cached) ends the attempt; the next delete tries
+ * again.
+ */
+#include "base/assert.h"
+#include "tree/dex/dex_int.h"
+
+enum {
+    UNDERFULL = 4, /* a page that uses less than one of so many parts of its space */
+    MERGED_OF = 4, /* and the two together no more than all but one of so many */
+};
+
+/* All that takes part; latches of parent, left and right are held. */
+struct merge {
+    struct dex *self;
+    struct scratch *scratch;
+    uint32_t parent, left, right;
+    uint32_t at; /* of the left one in the parent */
+};
+
+static bool underfull(const struct page_layout *layout, const uint8_t *bytes)
+{
+    uint8_t low[PAGE_KEY_ROOM], high[PAGE_KEY_ROOM];
+    struct slice end;
+    (void)page_high(bytes, high, &end);
+    return page_used(layout, bytes) * UNDERFULL <=
+           page_space(layout, page_level(bytes), page_low(bytes, low).size, end.size);
+}
+
+/* ---- may they -------------------------------------------------------------------------------- */
+
+/* Both lie in one part of the map that is ours, and on the parent's memory node. */
+static bool together(const struct merge *merge)
+{
+    struct dex *self = merge->self;
+    struct dex_table *table = self->table;
+    const struct map *map = atomic_load_explicit(&table->map, memory_order_acquire);
+    uint8_t low[PAGE_KEY_ROOM], low2[PAGE_KEY_ROOM];
+    const uint8_t *left = frame_bytes(&table->frames, merge->left);
+    const uint8_t *right = frame_bytes(&table->frames, merge->right);
+    const struct map_part *part = map_find(map, page_low(left, low));
+    uint16_t node = fabric_address_node(frame_at(&table->frames, merge->parent)->address);
+
+    if (part != map_find(map, page_low(right, low2)) || part->frozen ||
+        (part->owner != dex_self(table) && part->taker != dex_self(table)))
+        return false;
+    if (page_level(left) > 0 && (!dex_alone(self, merge->left) || !dex_alone(self, merge->right)))
+        return false;
+    return fabric_address_node(page_address(left)) == node &&
+           fabric_address_node(page_address(right)) == node &&
+           page_sibling(left) == page_address(right);
+}
+
+/* Builds the merged page into scratch->page; false: too full. */
+static bool build_merged(const struct merge *merge)
+{
+    struct dex_table *table = merge->self->table;
+    const struct page_layout *layout = &table->layout;
+    uint8_t low[PAGE_KEY_ROOM], high[PAGE_KEY_ROOM];
+    uint8_t *left = merge->scratch->image, *right = merge->scratch->sibling;
+    struct page_stamp a = page_stamp(left), b = page_stamp(right);
+    struct page_header header = {.address = page_address(left),
+                                 .version = page_version(left) + 1,
+                                 .tenure = dex_tenure(table, true),
+                                 .sibling = page_sibling(right),
+                                 .stamp = page_stamp_below(a, b) ? b : a,
+                                 .level = page_level(left),
+                                 .low = page_low(left, low)};
+    header.no_high = !page_high(right, high, &header.high);
+    uint32_t space = page_space(layout, header.level, header.low.size, header.high.size);
+    if (page_used(layout, left) + page_used(layout, right) > space - space / MERGED_OF)
+        return false;
+    page_init(layout, &header, merge->scratch->page);
+    return page_append(layout, merge->scratch->page, left, 0, page_pairs(left)) &&
+           page_append(layout, merge->scratch->page, right, 0, page_pairs(right));
+}
+
+/* ---- doing it -------------------------------------------------------------------------------- */
+
+static enum pando_status logged_co(struct dex *self, uint32_t index)
+{
+    struct dex_table *table = self->table;
+    if (table->log == NULL)
+        return PANDO_OK;
+    return dex_log_wait_co(table->log, self->base.session,
+                           atomic_load(&frame_at(&table->frames, index)->end));
+}
+
+/* The right one's frame goes; its children can be found through the mapping. */
+static void forget_right_co(const struct merge *merge)
+{
+    struct dex *self = merge->self;
+    struct dex_table *table = self->table;
+    struct frame *right = frame_at(&table->frames, merge->right);
+
+    right->dirty = false;
+    if (page_level(merge->scratch->sibling) > 0) {
+        struct page_header empty = {.address = right->address,
+                                    .level = page_level(merge->scratch->sibling),
+                                    .no_high = true};
+        page_init(&table->layout, &empty, merge->scratch->other);
+        dex_replace_co(self, merge->right, merge->scratch->other);
+    }
+    if (atomic_load_explicit(&right->state, memory_order_relaxed) == FRAME_COOLING)
+        (void)cooling_remove(&table->cooling, right->address, merge->right);
+    frame_remove(&table->frames, merge->right);
+}
+
+/* Leaves right's frame for the caller to free. *merged: it happened. */
+static enum pando_status merge_pages_co(const struct merge *merge, const struct pool_lock *lock,
+                                        bool *merged)
+{
+    struct dex *self = merge->self;
+    struct dex_table *table = self->table;
+    struct scratch *scratch = merge->scratch;
+    uint8_t *parent_image = scratch->other;
+
+    dex_image(table, merge->left, scratch->image);
+    dex_image(table, merge->right, scratch->sibling);
+    if (!build_merged(merge))
+        return PANDO_OK;
+    enum pando_status status = logged_co(self, merge->left);
+    if (status == PANDO_OK)
+        status = logged_co(self, merge->right);
+    if (status != PANDO_OK)
+        return status;
+    dex_image(table, merge->parent, parent_image);
+    page_remove(&table->layout, parent_image, merge->at + 1);
+    page_set_version(parent_image, page_version(parent_image) + 1);
+    page_set_version(scratch->sibling, page_version(scratch->sibling) + 1);
+    page_set_dead(scratch->sibling, dex_tenure(table, false));
+    struct dex_change change = {
+        .images = {scratch->page, parent_image, scratch->sibling}, .count = 3, .lock = lock};
+    status = dex_change_co(self, scratch, &change);
+    if (status != PANDO_OK)
+        return status;
+    *merged = true;
+    page_copy(scratch->image, parent_image, table->layout.page_bytes);
+    forget_right_co(merge);
+    dex_replace_co(self, merge->left, scratch->page);
+    frame_at(&table->frames, merge->left)->dirty = false;
+    frame_at(&table->frames, merge->left)->first = 0;
+    dex_replace_co(self, merge->parent, scratch->image);
+    dex_count(&table->stats.merges);
+    return PANDO_OK;
+}
+
+/* A cached child of a page whose latch is held, with its latch; FRAME_NONE: it is not cached. */
+static uint32_t latch_child_co(struct dex *self, uint32_t parent, uint32_t at)
+{
+    struct dex_table *table = self->table;
+    uint64_t word = page_child(&table->layout, frame_bytes(&table->frames, parent), at);
+    uint32_t index = frame_swizzled(word) ? (uint32_t)word : frame_find(&table->frames, word);
+
+    if (index == FRAME_NONE)
+        return FRAME_NONE;
+    struct frame *frame = frame_at(&table->frames, index);
+    frame_latch_co(frame);
+    uint8_t state = atomic_load_explicit(&frame->state, memory_order_relaxed);
+    if (frame_swizzled(word) || (frame->address == word && state == FRAME_COOLING))
+        return index;
+    frame_give(frame, false);
+    return FRAME_NONE;
+}
+
+/* The parent's latch is held. */
+static enum pando_status merge_under_co(struct dex *self, uint32_t parent, uint32_t at,
+                                        struct scratch *scratch, bool *merged)
+{
+    struct dex_table *table = self->table;
+    struct frames *frames = &table->frames;
+    struct merge merge = {.self = self, .scratch = scratch, .parent = parent, .at = at};
+    struct pool_lock lock;
+    bool locked = false;
+
+    enum pando_status status = dex_own_page_co(self, parent, scratch, &lock, &locked);
+    if (status != PANDO_OK)
+        return status;
+    if (at + 1 >= page_pairs(frame_bytes(frames, parent)))
+        goto out_unlock;
+    merge.left = latch_child_co(self, parent, at);
+    if (merge.left == FRAME_NONE)
+        goto out_unlock;
+    merge.right = latch_child_co(self, parent, at + 1);
+    if (merge.right == FRAME_NONE)
+        goto out_left;
+    if (together(&merge))
+        status = merge_pages_co(&merge, locked ? &lock : NULL, merged);
+    if (*merged)
+        dex_frame_free(self, merge.right);
+    else
+        frame_give(frame_at(frames, merge.right), false);
+out_left:
+    frame_give(frame_at(frames, merge.left), *merged);
+out_unlock:
+    if (locked && !*merged && status != PANDO_UNKNOWN) {
+        enum pando_status released = pool_unlock_co(self->base.session, &lock);
+        status = released == PANDO_OK ? status : released;
+    }
+    return status;
+}
+
+/* A root with one child becomes that child. Its latch is held. */
+static enum pando_status shrink_root_co(struct dex *self, uint32_t root, struct scratch *scratch)
+{
+    struct dex_table *table = self->table;
+    struct frames *frames = &table->frames;
+    uint8_t *bytes = frame_bytes(frames, root);
+    struct frame *frame = frame_at(frames, root);
+
+    if (page_level(bytes) == 0 || page_pairs(bytes) != 1 || !dex_alone(self, root))
+        return PANDO_OK;
+    uint32_t child = latch_child_co(self, root, 0);
+    if (child == FRAME_NONE)
+        return PANDO_OK;
+    struct frame *below = frame_at(frames, child);
+    enum pando_status status = PANDO_OK;
+    bool near = fabric_address_node(below->address) == fabric_address_node(frame->address) &&
+                (page_level(frame_bytes(frames, child)) == 0 || dex_alone(self, child));
+    if (near)
+        status = logged_co(self, child);
+    if (!near || status != PANDO_OK) {
+        frame_give(below, false);
+        return status;
+    }
+    uint64_t version = page_version(bytes) + 1;
+    dex_image(table, child, scratch->image);
+    page_copy(scratch->sibling, scratch->image, table->layout.page_bytes);
+    page_word_set(scratch->image, POOL_BLOCK_ADDRESS, frame->address);
+    page_set_version(scratch->image, version);
+    page_set_version(scratch->sibling, page_version(scratch->sibling) + 1);
+    page_set_dead(scratch->sibling, dex_tenure(table, false));
+    struct dex_change change = {.images = {scratch->image, scratch->sibling}, .count = 2};
+    status = dex_change_co(self, scratch, &change);
+    if (status != PANDO_OK) {
+        frame_give(below, false);
+        return status;
+    }
+    struct merge merge = {.self = self, .scratch = scratch, .right = child};
+    forget_right_co(&merge);
+    dex_frame_free(self, child);
+    page_set_child(&table->layout, bytes, 0, 0); /* its frame is gone */
+    dex_replace_co(self, root, scratch->image);
+    atomic_store_explicit(&frame->end, 0, memory_order_relaxed);
+    enum pando_status freed = dex_free_page_co(self, scratch->sibling);
+    (void)freed;
+    return PANDO_OK;
+}
+
+/* Brings the pages beside one into the cache, as far as they are of the same part: leaves of others are
+ * never cached. */
+static void fetch_neighbours_co(struct dex *self, const struct dex_target *target,
+                                struct scratch *scratch)
+{
+    struct dex_table *table = self->table;
+    const struct map *map = atomic_load_explicit(&table->map, memory_order_acquire);
+    const struct map_part *part = map_find(map, target->key);
+    struct dex_target beside = {.level = target->level, .keep = true};
+    struct dex_spot spot;
+    struct slice high;
+
+    if (dex_find_co(self, target, &spot) != PANDO_OK)
+        return;
+    page_copy(scratch->page, frame_bytes(&table->frames, spot.frame), table->layout.page_bytes);
+    if (!frame_same(frame_at(&table->frames, spot.frame), spot.version))
+        return;
+    if (page_high(scratch->page, scratch->key, &high) && map_find(map, high) == part) {
+        beside.key = high;
+        if (dex_find_co(self, &beside, &spot) != PANDO_OK)
+            return;
+    }
+    beside.key = page_low(scratch->page, scratch->key);
+    beside.before = true;
+    if (slice_compare(part->low, beside.key) < 0 && dex_find_co(self, &beside, &spot) != PANDO_OK)
+        return;
+}
+
+void dex_merge_co(struct dex *self, struct slice key, uint8_t level)
+{
+    struct dex_table *table = self->table;
+    struct dex_target target = {.key = key, .level = level, .keep = true};
+    struct dex_spot spot;
+    bool merged = false;
+
+    if (!table->on.merge || 3 * (table->layout.page_bytes + 64u) + 64u > POOL_INTENT_BYTES)
+        return;
+    struct scratch *scratch = scratch_take(self);
+    fetch_neighbours_co(self, &target, scratch);
+    enum pando_status status = dex_find_co(self, &target, &spot);
+    if (status == PANDO_OK && spot.parent != FRAME_NONE &&
+        frame_take(frame_at(&table->frames, spot.parent), spot.parent_version)) {
+        struct frame *parent = frame_at(&table->frames, spot.parent);
+        uint8_t *bytes = frame_bytes(&table->frames, spot.parent);
+        uint32_t at = dex_child_index(table, bytes, &target);
+        bool root = spot.parent == table->root_frame, narrow;
+
+        if (underfull(&table->layout, frame_bytes(&table->frames, spot.frame))) {
+            status = merge_under_co(self, spot.parent, at, scratch, &merged);
+            if (status == PANDO_OK && !merged && at > 0)
+                status = merge_under_co(self, spot.parent, at - 1, scratch, &merged);
+        }
+        if (merged) {
+            enum pando_status freed = dex_free_page_co(self, scratch->sibling);
+            (void)freed;
+        }
+        if (status == PANDO_OK && root)
+            status = shrink_root_co(self, spot.parent, scratch);
+        narrow = merged && !root && underfull(&table->layout, bytes);
+        frame_give(parent, true);
+        if (narrow)
+            dex_merge_co(self, key, (uint8_t)(level + 1));
+    }
+    scratch_give(self, scratch);
+}

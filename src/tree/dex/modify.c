@@ -1,0 +1,368 @@
+/*
+ * modify.c - changing one pair: in its cached leaf, under the leaf's latch, with a record in the log.
+ * The change is told to the caller when the log has it (R34).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "tree/dex/call_fmt.h"
+#include "tree/dex/dex_int.h"
+
+enum { TRIES_MAX = 100000 };
+
+/* A change under way. */
+struct work {
+    struct dex *self;
+    const struct map_part *part;
+    struct slice key;
+    const struct dex_edit *edit;
+    struct scratch *scratch;
+
+    /* A value that was made a blob before the leaf's latch was taken. */
+    fabric_address blob;
+    uint8_t *blob_copy; /* what is in it */
+    size_t blob_size;
+
+    /* Of the leaf whose latch is held. */
+    struct dex_spot spot;
+    uint8_t *bytes;
+    uint32_t index;
+    bool found;
+    bool old_blob;
+    fabric_address old_address;
+    struct slice old;
+
+    uint64_t end; /* in the log, behind what was done or seen */
+    bool shrunk;
+};
+
+/* ---- the old value --------------------------------------------------------------------------- */
+
+static enum pando_status fetch_blob_co(struct work *work)
+{
+    struct dex *self = work->self;
+    size_t size = 0;
+    enum pando_status status = blob_read_co(self->base.session, self->table->id,
+                                            work->old_address, NULL, 0, &size);
+    if (status != PANDO_OK)
+        return status;
+    free(work->scratch->blob);
+    work->scratch->blob = malloc(size > 0 ? size : 1);
+    if (work->scratch->blob == NULL)
+        return PANDO_NO_MEMORY;
+    status = blob_read_co(self->base.session, self->table->id, work->old_address,
+                          work->scratch->blob, size, &size);
+    work->old = slice_of(work->scratch->blob, size);
+    return status;
+}
+
+static enum pando_status look_co(struct work *work)
+{
+    struct dex_table *table = work->self->table;
+    const struct page_layout *layout = &table->layout;
+
+    work->bytes = frame_bytes(&table->frames, work->spot.frame);
+    work->found = page_find(layout, work->bytes, work->key, &work->index);
+    work->old_blob = false;
+    if (!work->found)
+        return PANDO_OK;
+    uint32_t size = page_value(layout, work->bytes, work->index, work->scratch->value,
+                               layout->page_bytes, &work->old_blob);
+    work->old = slice_of(work->scratch->value, size);
+    if (!work->old_blob)
+        return PANDO_OK;
+    memcpy(&work->old_address, work->scratch->value, sizeof(work->old_address));
+    work->old.size = 0;
+    return (work->edit->how & ENGINE_BLIND) != 0 ? PANDO_OK : fetch_blob_co(work);
+}
+
+/* ---- the new one ----------------------------------------------------------------------------- */
+
+static bool is_long(const struct dex_table *table, struct slice value)
+{
+    return table->base.shape.value_size == 0 && value.size > table->base.shape.value_inline;
+}
+
+static bool blob_is(const struct work *work, struct slice value)
+{
+    return work->blob != 0 && work->blob_size == value.size &&
+           memcmp(work->blob_copy, value.data, value.size) == 0;
+}
+
+static void blob_forget_co(struct work *work)
+{
+    if (work->blob != 0) {
+        enum pando_status freed =
+            blob_free_co(work->self->base.session, work->self->table->id, work->blob);
+        (void)freed;
+    }
+    free(work->blob_copy);
+    work->blob_copy = NULL;
+    work->blob = 0;
+}
+
+static enum pando_status blob_make_co(struct work *work, struct slice value)
+{
+    blob_forget_co(work);
+    work->blob_copy = malloc(value.size);
+    if (work->blob_copy == NULL)
+        return PANDO_NO_MEMORY;
+    memcpy(work->blob_copy, value.data, value.size);
+    work->blob_size = value.size;
+    return blob_write_co(work->self->base.session, work->self->table->id,
+                         slice_of(work->blob_copy, value.size), &work->blob);
+}
+
+static bool has_room(const struct work *work, const struct page_pair *pair)
+{
+    const struct page_layout *layout = &work->self->table->layout;
+    return page_room(layout, work->bytes, work->found ? work->index : UINT32_MAX, pair->key.size,
+                     pair->value.size);
+}
+
+/* There is room. */
+static void store_pair(struct work *work, const struct page_pair *pair)
+{
+    const struct page_layout *layout = &work->self->table->layout;
+    if (work->found && page_update(layout, work->bytes, work->index, pair))
+        return;
+    if (work->found)
+        page_remove(layout, work->bytes, work->index);
+    if (page_insert(layout, work->bytes, work->index, pair))
+        return;
+    page_compact(layout, work->bytes, work->scratch->other);
+    bool fits = page_insert(layout, work->bytes, work->index, pair);
+    pando_assert(fits);
+}
+
+static enum pando_status append(struct work *work, const struct engine_change *change,
+                                const struct page_pair *pair)
+{
+    struct dex_table *table = work->self->table;
+    struct frame *frame = frame_at(&table->frames, work->spot.frame);
+    struct page_stamp stamp = {.epoch = work->part->epoch};
+    struct dex_log_record record = {.epoch = work->part->epoch, .key = work->key};
+
+    record.kind = change->what == ENGINE_REMOVE ? DEX_LOG_DELETE
+                  : pair->blob                  ? DEX_LOG_BLOB
+                                                : DEX_LOG_PUT;
+    if (change->what == ENGINE_STORE)
+        record.value = pair->value;
+    /* Before the record is there: a checkpoint that sees the record must see the page as dirty. */
+    if (!frame->dirty) {
+        atomic_store(&frame->first, table->log != NULL ? dex_log_end(table->log) : 0);
+        atomic_store(&frame->dirty, true);
+    }
+    if (table->log != NULL) {
+        enum pando_status status = dex_log_append(table->log, &record, &stamp.lsn, &work->end);
+        if (status != PANDO_OK)
+            return status;
+        atomic_store_explicit(&frame->end, work->end, memory_order_relaxed);
+    }
+    page_set_stamp(work->bytes, stamp);
+    return PANDO_OK;
+}
+
+/* ---- one try --------------------------------------------------------------------------------- */
+
+/* What came of the leaf whose latch is held. */
+enum verdict { DONE, MAKE_BLOB, SPLIT, LOG_FULL };
+
+/* Whether the key is as somebody else saw it. */
+static bool as_expected(const struct work *work)
+{
+    const struct dex_edit *edit = work->edit;
+    switch (edit->expect) {
+    case DEX_EXPECT_NOTHING:
+        return true;
+    case DEX_EXPECT_ABSENT:
+        return !work->found;
+    case DEX_EXPECT_BLOB:
+        return work->found && work->old_blob && edit->expected.size == sizeof(fabric_address) &&
+               memcmp(edit->expected.data, &work->old_address, sizeof(fabric_address)) == 0;
+    default:
+        return work->found && !work->old_blob && slice_equal(edit->expected, work->old);
+    }
+}
+
+static enum pando_status edit_leaf_co(struct work *work, struct engine_change *change,
+                                      enum verdict *verdict)
+{
+    struct dex_table *table = work->self->table;
+    struct frame *frame = frame_at(&table->frames, work->spot.frame);
+    struct page_pair pair = {.key = work->key};
+
+    enum pando_status status = look_co(work);
+    if (status != PANDO_OK)
+        return status;
+    *verdict = DONE;
+    work->end = atomic_load_explicit(&frame->end, memory_order_relaxed);
+    *change = work->edit->fn(work->edit->context, work->found ? &work->old : NULL);
+    if (!as_expected(work)) {
+        *work->edit->mismatch = 1;
+        change->what = ENGINE_KEEP;
+    }
+    if (change->what == ENGINE_KEEP || (change->what == ENGINE_REMOVE && !work->found)) {
+        change->what = ENGINE_KEEP;
+        return PANDO_OK;
+    }
+    if (change->what == ENGINE_STORE) {
+        pair.value = change->value;
+        pair.blob = work->edit->raw_blob;
+        if (!work->edit->raw && is_long(table, change->value)) {
+            *verdict = MAKE_BLOB;
+            if (!blob_is(work, change->value))
+                return PANDO_OK;
+            *verdict = DONE;
+            pair.value = slice_of(&work->blob, sizeof(work->blob));
+            pair.blob = true;
+        }
+        if (!has_room(work, &pair)) {
+            *verdict = SPLIT;
+            return PANDO_OK;
+        }
+    }
+    status = append(work, change, &pair);
+    if (status == PANDO_FULL) {
+        *verdict = LOG_FULL;
+        return PANDO_OK;
+    }
+    if (status != PANDO_OK)
+        return status;
+    if (change->what == ENGINE_STORE) {
+        store_pair(work, &pair);
+        if (pair.blob && !work->edit->raw)
+            work->blob = 0; /* the leaf's now */
+    } else {
+        page_remove(&table->layout, work->bytes, work->index);
+        work->shrunk = page_pairs(work->bytes) == 0 ||
+                       page_used(&table->layout, work->bytes) * 4 < table->layout.page_bytes;
+    }
+    return PANDO_OK;
+}
+
+/* Lets the leaf go. Without a log what nobody else could read again is not freed before the leaf that
+ * does not refer to it any more is in the pool. */
+static enum pando_status release_co(struct work *work, bool changed, bool write_through)
+{
+    struct dex *self = work->self;
+    struct frame *frame = frame_at(&self->table->frames, work->spot.frame);
+    enum pando_status status = PANDO_OK;
+
+    if (work->spot.private)
+        return dex_private_end_co(self, work->spot.frame);
+    if (write_through && frame->dirty)
+        status = dex_write_back_co(self, work->spot.frame);
+    frame_give(frame, changed);
+    return status;
+}
+
+static enum pando_status try_co(struct work *work, bool *again)
+{
+    struct dex *self = work->self;
+    struct dex_table *table = self->table;
+    struct dex_target target = {.key = work->key};
+    struct engine_change change;
+    enum verdict verdict = DONE;
+
+    *again = true;
+    enum pando_status status = dex_log_room_co(self);
+    if (status == PANDO_OK)
+        status = dex_find_co(self, &target, &work->spot);
+    if (status != PANDO_OK)
+        return status;
+    if (!work->spot.private &&
+        !frame_take(frame_at(&table->frames, work->spot.frame), work->spot.version))
+        return PANDO_OK;
+    status = edit_leaf_co(work, &change, &verdict);
+    bool changed = status == PANDO_OK && verdict == DONE && change.what != ENGINE_KEEP;
+    bool frees = changed && work->old_blob;
+    enum pando_status released = release_co(work, changed, frees && table->log == NULL);
+    if (status == PANDO_STALE)
+        return PANDO_OK; /* an old blob was freed while it was fetched: cannot be, under the latch */
+    if (status != PANDO_OK)
+        return status;
+    if (released != PANDO_OK)
+        return released;
+    if (verdict == MAKE_BLOB)
+        return blob_make_co(work, change.value);
+    if (verdict == SPLIT)
+        return dex_split_co(self, work->key, 0);
+    if (verdict == LOG_FULL)
+        return PANDO_OK;
+    *again = false;
+    status = dex_settle_co(self, work->end);
+    if (changed && status != PANDO_OK)
+        return PANDO_UNKNOWN;
+    if (status == PANDO_OK && frees) {
+        enum pando_status freed =
+            blob_free_co(self->base.session, table->id, work->old_address);
+        (void)freed;
+    }
+    return status;
+}
+
+enum pando_status dex_local_modify_co(struct dex *self, const struct map_part *part,
+                                      struct slice key, const struct dex_edit *edit)
+{
+    struct work work = {.self = self, .part = part, .key = key, .edit = edit};
+    struct frame_pause pause = {0};
+    enum pando_status status = PANDO_TIMEOUT;
+    bool again = true;
+
+    work.scratch = scratch_take(self);
+    for (int tries = 0; tries < TRIES_MAX && again; tries++) {
+        if (tries > 1)
+            frame_pause_co(&pause);
+        status = try_co(&work, &again);
+        if (status != PANDO_OK)
+            break;
+        if (again)
+            status = PANDO_TIMEOUT;
+    }
+    blob_forget_co(&work);
+    scratch_give(self, work.scratch);
+    if (status == PANDO_OK && work.shrunk)
+        dex_merge_co(self, key, 0);
+    return status;
+}
+
+/* ---- the engine's ---------------------------------------------------------------------------- */
+
+static enum pando_status once_co(struct dex *self, struct slice key, const struct dex_edit *edit)
+{
+    struct dex_guard guard;
+    uint64_t owner;
+
+    dex_enter(self, key, &guard);
+    if (dex_mine(self->table, guard.part)) {
+        enum pando_status status = dex_local_modify_co(self, guard.part, key, edit);
+        dex_leave(self, &guard);
+        return status;
+    }
+    dex_leave(self, &guard);
+    enum pando_status status = dex_claim_co(self, key, &owner);
+    if (status != PANDO_OK)
+        return status;
+    return owner == dex_self(self->table) ? PANDO_AGAIN
+                                          : dex_forward_modify_co(self, owner, key, edit);
+}
+
+enum pando_status dex_modify_co(struct engine *engine, struct slice key, unsigned how,
+                                engine_modify_fn fn, void *context)
+{
+    struct dex *self = dex_of(engine);
+    struct dex_edit edit = {.how = how, .fn = fn, .context = context};
+    struct dex_retry retry = {0};
+    enum pando_status status;
+
+    rt_charge(RT_COST_OPERATION);
+    rt_charge(RT_COST_WRITE);
+    while ((status = once_co(self, key, &edit)) == PANDO_AGAIN) {
+        status = dex_retry_co(self, &retry);
+        if (status != PANDO_OK)
+            break;
+    }
+    return status;
+}

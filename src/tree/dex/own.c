@@ -1,0 +1,337 @@
+/*
+ * own.c - getting keys.
+ *
+ * Who owns what is decided by the map in the pool alone, and it changes by CAS. Keys of nobody are
+ * claimed by whoever needs them. An owner that died is replaced in three steps, which another may take
+ * up when the taker dies, too: the map says who takes over; the taker replays the dead one's log into
+ * the pages, which says for itself how far it has come (each page carries the place in the log of its
+ * last change); the map says who owns it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "tree/dex/dex_int.h"
+
+static const uint32_t LOG_BYTES[] = {4 * 1024 * 1024, 1024 * 1024, 256 * 1024};
+static const uint64_t CHANGING_PAUSE_NS = 20 * RT_NS_PER_US;
+
+void dex_change_begin_co(struct dex_table *table)
+{
+    while (atomic_exchange(&table->changing, true))
+        rt_sleep_co(CHANGING_PAUSE_NS);
+}
+
+void dex_change_end(struct dex_table *table)
+{
+    atomic_store(&table->changing, false);
+}
+
+static enum pando_status log_ensure_co(struct dex *self)
+{
+    struct dex_table *table = self->table;
+    enum pando_status status = PANDO_OK;
+
+    if (table->log != NULL || !table->on.log)
+        return PANDO_OK;
+    /* A small pool gets a small one. */
+    for (size_t i = 0; i < sizeof(LOG_BYTES) / sizeof(LOG_BYTES[0]); i++) {
+        status = dex_log_create_co(self->base.session, table->id, LOG_BYTES[i], &table->log);
+        if (status != PANDO_FULL)
+            break;
+    }
+    return status;
+}
+
+static fabric_address log_address(const struct dex_table *table)
+{
+    return table->log != NULL ? dex_log_address(table->log) : 0;
+}
+
+/* ---- members --------------------------------------------------------------------------------- */
+
+/* Whether a member is gone for good: fenced everywhere, what it left half done finished. */
+static enum pando_status gone_co(struct dex *self, uint64_t member, bool *gone)
+{
+    struct pool_heartbeat beat;
+    struct fabric_identity identity = map_identity(member);
+    enum pando_status status = pool_heartbeat_co(self->base.session, identity.member, &beat);
+    *gone = status == PANDO_OK &&
+            (beat.state == POOL_FREE || beat.incarnation != identity.incarnation);
+    return status;
+}
+
+/* ---- replaying ------------------------------------------------------------------------------- */
+
+struct replay {
+    struct dex *self;
+    struct scratch *scratch;
+    uint64_t records, applied;
+};
+
+static bool taken_by_us(const struct dex *self, struct slice key)
+{
+    const struct map *map = atomic_load_explicit(&self->table->map, memory_order_acquire);
+    return map_find(map, key)->taker == dex_self(self->table);
+}
+
+/* Under the leaf's latch. False: it has no room. */
+static bool apply_record(struct replay *replay, uint32_t index,
+                         const struct dex_log_record *record)
+{
+    struct dex_table *table = replay->self->table;
+    const struct page_layout *layout = &table->layout;
+    struct frame *frame = frame_at(&table->frames, index);
+    uint8_t *bytes = frame_bytes(&table->frames, index);
+    struct page_stamp stamp = {record->epoch, record->lsn};
+    struct page_pair pair = {record->key, record->value, record->kind == DEX_LOG_BLOB};
+    uint32_t at;
+
+    if (!page_stamp_below(page_stamp(bytes), stamp))
+        return true;
+    bool found = page_find(layout, bytes, record->key, &at);
+    if (record->kind != DEX_LOG_DELETE) {
+        if (!page_room(layout, bytes, found ? at : UINT32_MAX, pair.key.size, pair.value.size))
+            return false;
+        if (!found || !page_update(layout, bytes, at, &pair)) {
+            if (found)
+                page_remove(layout, bytes, at);
+            if (!page_insert(layout, bytes, at, &pair)) {
+                page_compact(layout, bytes, replay->scratch->other);
+                bool fits = page_insert(layout, bytes, at, &pair);
+                pando_assert(fits);
+            }
+        }
+    } else if (found) {
+        page_remove(layout, bytes, at);
+    }
+    page_set_stamp(bytes, stamp);
+    if (!frame->dirty) {
+        /* Not in our log: nothing of that may be forgotten because of it. */
+        atomic_store(&frame->first, UINT64_MAX);
+        atomic_store(&frame->dirty, true);
+    }
+    replay->applied++;
+    return true;
+}
+
+static enum pando_status replay_record_co(void *context, const struct dex_log_record *record)
+{
+    struct replay *replay = context;
+    struct dex *self = replay->self;
+    struct dex_table *table = self->table;
+    struct dex_target target = {.key = record->key, .keep = true};
+    struct dex_retry retry = {0};
+
+    replay->records++;
+    if (record->key.size > table->layout.key_max || !taken_by_us(self, record->key))
+        return PANDO_OK;
+    for (;;) {
+        struct dex_spot spot;
+        enum pando_status status = dex_find_co(self, &target, &spot);
+        if (status != PANDO_OK)
+            return status;
+        struct frame *frame = frame_at(&table->frames, spot.frame);
+        bool done = false;
+        if (frame_take(frame, spot.version)) {
+            done = apply_record(replay, spot.frame, record);
+            frame_give(frame, true);
+            if (done)
+                return PANDO_OK;
+            status = dex_split_co(self, record->key, 0);
+        }
+        if (status == PANDO_OK)
+            status = dex_retry_co(self, &retry);
+        if (status != PANDO_OK)
+            return status;
+    }
+}
+
+static enum pando_status replay_co(struct dex *self, fabric_address log)
+{
+    struct replay replay = {.self = self, .scratch = scratch_take(self)};
+    enum pando_status status = PANDO_OK;
+
+    if (log != 0 && self->table->on.replay)
+        status = dex_log_replay_co(self->base.session, self->table->id, log, replay_record_co,
+                                   &replay);
+    scratch_give(self, replay.scratch);
+    if (status == PANDO_OK)
+        status = dex_flush_co(self);
+    log_info("replayed a dead owner's log", log_u64("records", replay.records),
+             log_u64("applied", replay.applied), log_status("status", status));
+    return status;
+}
+
+/* ---- getting --------------------------------------------------------------------------------- */
+
+/* Replaces the map by a changed one and makes it the view. STALE, UNKNOWN: read it again. Frees both
+ * in the end. */
+enum pando_status dex_swap_co(struct dex *self, struct map *from, struct map *to)
+{
+    struct dex_table *table = self->table;
+    map_join(to);
+    enum pando_status status =
+        map_swap_co(self->base.session, table->slot, table->id, from, to);
+    free(from);
+    if (status == PANDO_OK)
+        dex_publish_co(self, to);
+    else
+        free(to);
+    return status == PANDO_STALE || status == PANDO_UNKNOWN ? PANDO_AGAIN : status;
+}
+
+/* Everything of `from` (0: of nobody) becomes ours, or ours to take over. */
+static enum pando_status take_parts_co(struct dex *self, struct map *map, uint64_t from,
+                                       bool over)
+{
+    struct dex_table *table = self->table;
+    struct map *next = map_copy(map);
+    if (next == NULL) {
+        free(map);
+        return PANDO_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < next->count; i++) {
+        struct map_part *part = &next->parts[i];
+        if (part->owner != from)
+            continue;
+        part->taker = over ? dex_self(table) : 0;
+        if (!over) {
+            part->owner = dex_self(table);
+            part->log = log_address(table);
+        }
+        part->epoch = map->epoch + 1;
+    }
+    return dex_swap_co(self, map, next);
+}
+
+/* Its log is not needed any more when no part names it. */
+static void free_log_co(struct dex *self, fabric_address log)
+{
+    const struct map *map = atomic_load_explicit(&self->table->map, memory_order_acquire);
+    bool used = log == 0;
+    for (uint32_t i = 0; i < map->count; i++)
+        used = used || map->parts[i].log == log;
+    if (used)
+        return;
+    enum pando_status status = dex_log_free_co(self->base.session, self->table->id, log);
+    if (status != PANDO_OK)
+        log_warn("a dead owner's log was not freed", log_status("status", status));
+}
+
+/* Consumes the map. The part's owner is gone. */
+static enum pando_status take_over_co(struct dex *self, struct map *map,
+                                      const struct map_part *part)
+{
+    struct dex_table *table = self->table;
+    uint64_t dead = part->owner, taker = part->taker;
+    fabric_address log = part->log;
+    bool gone = true;
+    enum pando_status status = PANDO_OK;
+
+    if (taker != 0 && taker != dex_self(table))
+        status = gone_co(self, taker, &gone);
+    if (status != PANDO_OK || !gone) {
+        free(map);
+        return status == PANDO_OK ? PANDO_AGAIN : status;
+    }
+    if (taker != dex_self(table)) {
+        status = take_parts_co(self, map, dead, true);
+        map = NULL;
+        if (status != PANDO_OK)
+            return status;
+    }
+    free(map);
+    dex_count(&table->stats.takeovers);
+    status = replay_co(self, log);
+    if (status == PANDO_OK)
+        status = map_read_co(self->base.session, table->slot, table->id, &map);
+    if (status == PANDO_OK)
+        status = take_parts_co(self, map, dead, false);
+    if (status == PANDO_OK)
+        free_log_co(self, log);
+    return status;
+}
+
+/* Parts that others gave us have no log of ours yet. Consumes the map. */
+static enum pando_status accept_co(struct dex *self, struct map *map)
+{
+    struct dex_table *table = self->table;
+    bool complete = true;
+    struct map *next = map_copy(map);
+    if (next == NULL) {
+        free(map);
+        return PANDO_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < next->count; i++) {
+        struct map_part *part = &next->parts[i];
+        if (part->owner != dex_self(table) || part->log == log_address(table))
+            continue;
+        complete = false;
+        part->log = log_address(table);
+        part->epoch = map->epoch + 1;
+    }
+    if (!complete)
+        return dex_swap_co(self, map, next);
+    free(next);
+    dex_publish_co(self, map);
+    return PANDO_OK;
+}
+
+static enum pando_status claim_fresh_co(struct dex *self, struct slice key, uint64_t *owner)
+{
+    struct dex_table *table = self->table;
+    uint64_t me = dex_self(table);
+    struct map *map;
+    bool gone = false;
+
+    enum pando_status status = log_ensure_co(self);
+    if (status == PANDO_OK)
+        status = map_read_co(self->base.session, table->slot, table->id, &map);
+    if (status != PANDO_OK)
+        return status;
+    const struct map_part *part = map_find(map, key);
+    *owner = part->owner;
+    if (part->owner == me)
+        return accept_co(self, map);
+    if (part->owner == 0)
+        return take_parts_co(self, map, 0, false);
+    status = gone_co(self, part->owner, &gone);
+    if (status != PANDO_OK) {
+        free(map);
+        return status;
+    }
+    if (gone)
+        return take_over_co(self, map, part);
+    atomic_store(&table->doubt, false);
+    dex_publish_co(self, map);
+    return PANDO_OK;
+}
+
+enum pando_status dex_claim_co(struct dex *self, struct slice key, uint64_t *owner)
+{
+    struct dex_table *table = self->table;
+    struct dex_guard guard;
+
+    if (pool_fenced(table->pool))
+        return PANDO_FENCED;
+    dex_enter(self, key, &guard);
+    *owner = guard.part->owner;
+    bool frozen = guard.part->frozen;
+    dex_leave(self, &guard);
+    if (frozen)
+        return PANDO_AGAIN;
+    if (*owner == dex_self(table) || (*owner != 0 && !atomic_load(&table->doubt)))
+        return PANDO_OK;
+    dex_change_begin_co(table);
+    enum pando_status status = claim_fresh_co(self, key, owner);
+    dex_change_end(table);
+    /* Whatever it was, it is decided by what the view says now. */
+    if (status == PANDO_OK) {
+        dex_enter(self, key, &guard);
+        *owner = guard.part->owner;
+        dex_leave(self, &guard);
+    }
+    return status == PANDO_BROKEN || status == PANDO_TIMEOUT ? PANDO_AGAIN : status;
+}

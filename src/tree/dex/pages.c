@@ -1,0 +1,241 @@
+/*
+ * pages.c - pages in the pool: reading, writing, allocating.
+ *
+ * A page is replaced in place. If this process died in the middle, the page would be neither what it
+ * was nor what it should be, and no log of single changes mends that; so the new image goes into an
+ * intent first, in the same list, and whoever recovers this process finishes it (R18). Such an intent
+ * names no lock: nobody else writes the page, and while its slot holds it, its list has not ended.
+ */
+#include <string.h>
+
+#include "base/assert.h"
+#include "tree/dex/dex_int.h"
+
+enum {
+    REREADS_MAX = 16,
+    RETRIES_MAX = 10000,
+    RETRY_DOUBLINGS = 8,
+    RETRY_LEASES = 10,
+};
+
+static const uint64_t READ_OLD_NS = 100 * RT_NS_PER_MS; /* R22 */
+static const uint64_t REREAD_PAUSE_NS = RT_NS_PER_US;
+static const uint64_t RETRY_MIN_NS = RT_NS_PER_US;
+static const uint64_t zero;
+
+enum pando_status dex_retry_co(struct dex *self, struct dex_retry *retry)
+{
+    struct pool *pool = self->table->pool;
+    unsigned doublings = retry->count < RETRY_DOUBLINGS ? retry->count : RETRY_DOUBLINGS;
+
+    if (pool_fenced(pool))
+        return PANDO_FENCED;
+    if (retry->count == 0)
+        retry->deadline_ns = rt_now_ns() + RETRY_LEASES * pool_lease_ns(pool);
+    else if (rt_now_ns() > retry->deadline_ns || retry->count > RETRIES_MAX)
+        return PANDO_TIMEOUT;
+    retry->count++;
+    uint64_t pause = RETRY_MIN_NS << doublings;
+    rt_sleep_co(pause / 2 + rt_random() % pause);
+    return PANDO_OK;
+}
+
+enum pando_status dex_read_co(struct dex *self, fabric_address address, uint8_t *bytes)
+{
+    struct dex_table *table = self->table;
+
+    if (address == 0 || fabric_address_node(address) >= pool_nodes(table->pool))
+        return PANDO_STALE;
+    for (int i = 0; i < REREADS_MAX; i++) {
+        struct fabric_op read =
+            fabric_read(fabric_address_offset(address), bytes, table->layout.page_bytes);
+        uint64_t posted_ns = rt_coarse_ns(); /* not later than the truth */
+        enum pando_status status =
+            pool_submit_co(self->base.session, fabric_address_node(address), &read, 1);
+        if (status != PANDO_OK)
+            return status == PANDO_RANGE ? PANDO_STALE : status;
+        /* Memory is used again some time after it was freed: what was read long ago may be both. */
+        if (rt_tick_ns() < posted_ns + READ_OLD_NS - RT_TICK_NS &&
+            page_check(&table->layout, address, bytes))
+            return PANDO_OK;
+        dex_count(&table->stats.rereads);
+        if (i > 0)
+            rt_sleep_co(REREAD_PAUSE_NS << (i < 6 ? i : 6));
+    }
+    return PANDO_STALE;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* A list that may be repeated. What was begun must be finished: if that cannot be, this member gives
+ * itself up, and others finish it. */
+static enum pando_status persist_co(struct dex *self, uint16_t node, struct fabric_op *ops,
+                                    uint32_t count)
+{
+    struct dex_retry retry = {0};
+    for (;;) {
+        enum pando_status status = pool_submit_co(self->base.session, node, ops, count);
+        if (status == PANDO_OK)
+            return PANDO_OK;
+        if (status != PANDO_FENCED)
+            status = dex_retry_co(self, &retry);
+        if (status == PANDO_TIMEOUT)
+            pool_give_up(self->table->pool);
+        if (status != PANDO_OK)
+            return PANDO_UNKNOWN;
+    }
+}
+
+/* The last list under a lock: repeated only if it was not applied (R11). */
+static enum pando_status persist_unlock_co(struct dex *self, uint16_t node,
+                                           const struct pool_lock *lock, struct fabric_op *ops,
+                                           uint32_t count)
+{
+    struct dex_retry retry = {0};
+    for (;;) {
+        bool applied = false;
+        enum pando_status status = pool_submit_co(self->base.session, node, ops, count);
+        if (status == PANDO_OK)
+            return PANDO_OK;
+        while (status != PANDO_FENCED && status != PANDO_UNKNOWN) {
+            status = dex_retry_co(self, &retry);
+            if (status == PANDO_TIMEOUT)
+                pool_give_up(self->table->pool);
+            if (status != PANDO_OK)
+                return PANDO_UNKNOWN;
+            status = pool_resolve_co(self->base.session, lock, &applied);
+            if (status == PANDO_OK)
+                break;
+        }
+        if (status != PANDO_OK)
+            return PANDO_UNKNOWN;
+        if (applied)
+            return PANDO_OK;
+    }
+}
+
+/* An intent with all images, or 0 when they do not fit into one. */
+static uint32_t build_intent(struct dex *self, struct scratch *scratch, fabric_address slot,
+                             const struct dex_change *change)
+{
+    const struct page_layout *layout = &self->table->layout;
+    struct intent_builder builder;
+    struct intent_lock home = {.word = pool_lock_word(pool_identity(self->table->pool), 1)};
+
+    if (change->lock != NULL)
+        home = (struct intent_lock){change->lock->address, change->lock->word};
+    intent_begin(&builder, scratch->intent, POOL_INTENT_BYTES, home);
+    for (unsigned i = 0; i < change->count; i++)
+        intent_add_image(&builder, page_address(change->images[i]),
+                         slice_of(change->images[i], layout->page_bytes));
+    return (uint32_t)intent_finish(&builder, layout->pool, slot);
+}
+
+enum pando_status dex_change_co(struct dex *self, struct scratch *scratch,
+                                const struct dex_change *change)
+{
+    const struct page_layout *layout = &self->table->layout;
+    uint16_t node = fabric_address_node(page_address(change->images[0]));
+    struct fabric_op ops[DEX_CHANGE_PAGES + 3];
+    fabric_address slot = 0;
+    uint32_t count = 0;
+    enum pando_status status = PANDO_OK;
+
+    pando_assert(change->count > 0 && change->count <= DEX_CHANGE_PAGES);
+    for (unsigned i = 0; i < change->count; i++)
+        page_seal(layout, change->images[i]);
+    if (!change->plain) {
+        status = pool_intent_take_co(self->base.session, node, &slot);
+        uint32_t size = status == PANDO_OK ? build_intent(self, scratch, slot, change) : 0;
+        if (status != PANDO_OK)
+            return status;
+        pando_assert(size > 0);
+        ops[count++] = fabric_write(fabric_address_offset(slot), scratch->intent, size);
+    }
+    for (unsigned i = 0; i < change->count; i++)
+        ops[count++] = fabric_write(fabric_address_offset(page_address(change->images[i])),
+                                    change->images[i], layout->page_bytes);
+    if (slot != 0)
+        ops[count++] = fabric_write(fabric_address_offset(slot), &zero, sizeof(zero));
+    if (change->lock != NULL) {
+        ops[count++] =
+            fabric_write(fabric_address_offset(change->lock->address), &zero, sizeof(zero));
+        status = persist_unlock_co(self, node, change->lock, ops, count);
+    } else {
+        status = persist_co(self, node, ops, count);
+    }
+    if (slot != 0 && status == PANDO_OK)
+        pool_intent_give(self->base.session, slot);
+    return status;
+}
+
+void dex_image(const struct dex_table *table, uint32_t index, uint8_t *image)
+{
+    const struct page_layout *layout = &table->layout;
+    page_copy(image, frame_bytes(&table->frames, index), layout->page_bytes);
+    if (page_level(image) == 0)
+        return;
+    for (uint32_t i = 0; i < page_pairs(image); i++) {
+        uint64_t word = page_child(layout, image, i);
+        if (frame_swizzled(word))
+            page_set_child(layout, image, i, frame_at(&table->frames, (uint32_t)word)->address);
+    }
+}
+
+enum pando_status dex_write_back_co(struct dex *self, uint32_t index)
+{
+    struct dex_table *table = self->table;
+    struct frame *frame = frame_at(&table->frames, index);
+    struct scratch *scratch = scratch_take(self);
+    enum pando_status status = PANDO_OK;
+
+    /* R35: the log first. */
+    if (table->log != NULL)
+        status = dex_log_wait_co(table->log, self->base.session, atomic_load(&frame->end));
+    if (status == PANDO_OK) {
+        struct dex_change change = {
+            .images = {scratch->image}, .count = 1, .plain = !table->on.log};
+        dex_image(table, index, scratch->image);
+        status = dex_change_co(self, scratch, &change);
+    }
+    if (status == PANDO_OK) {
+        frame->dirty = false;
+        frame->first = 0;
+        dex_count(&table->stats.write_backs);
+    }
+    scratch_give(self, scratch);
+    return status;
+}
+
+/* ---- allocating ------------------------------------------------------------------------------ */
+
+uint64_t dex_tenure(const struct dex_table *table, bool live)
+{
+    return pool_tenure_pack((struct pool_tenure){.state = live ? POOL_BLOCK_LIVE : POOL_BLOCK_FREE,
+                                                 .kind = PAGE_KIND,
+                                                 .table = table->id,
+                                                 .holder = pool_identity(table->pool)});
+}
+
+enum pando_status dex_alloc_co(struct dex *self, uint16_t node, struct page_header *header)
+{
+    struct pool_block block;
+    uint32_t bytes = self->table->layout.page_bytes;
+    enum pando_status status = pool_alloc_co(self->base.session, node, bytes, &block);
+    /* A subtree lies on one memory node; when that is full, anywhere. */
+    if (status == PANDO_FULL && node != POOL_ANY_NODE)
+        status = pool_alloc_co(self->base.session, POOL_ANY_NODE, bytes, &block);
+    if (status != PANDO_OK)
+        return status;
+    header->address = block.address;
+    header->version = block.version + 1;
+    header->tenure = dex_tenure(self->table, true);
+    return PANDO_OK;
+}
+
+enum pando_status dex_free_page_co(struct dex *self, const uint8_t *bytes)
+{
+    struct pool_block block = {.address = page_address(bytes), .version = page_version(bytes)};
+    bool written = page_dead(bytes);
+    return pool_free_co(self->base.session, &block, self->table->layout.page_bytes, written);
+}

@@ -1,0 +1,248 @@
+/*
+ * scan.c - pairs in order, a leaf at a time: each is copied whole, and the next is found by the key
+ * where it ends (there are no links between leaves that a scan could follow).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tree/dex/dex_int.h"
+
+enum { TRIES_MAX = 100000 };
+
+struct scan {
+    struct dex *self;
+    const struct engine_range *range;
+    engine_scan_fn fn;
+    void *context;
+    struct scratch *scratch;
+    uint8_t cursor[PAGE_KEY_ROOM + 8];
+    struct slice at; /* where to go on: in cursor */
+    bool from_end;   /* reverse, and nothing has been read yet: no key is above where to begin */
+    uint64_t left;   /* pairs still wanted */
+    uint8_t *value;  /* a blob's */
+    size_t value_capacity;
+};
+
+enum pando_status dex_local_leaf_co(struct dex *self, struct slice key, bool before,
+                                    struct scratch *scratch)
+{
+    struct dex_table *table = self->table;
+    struct dex_target target = {.key = key, .before = before};
+    struct dex_spot spot;
+
+    for (int tries = 0; tries < TRIES_MAX; tries++) {
+        enum pando_status status = dex_find_co(self, &target, &spot);
+        if (status != PANDO_OK)
+            return status;
+        struct frame *frame = frame_at(&table->frames, spot.frame);
+        page_copy(scratch->page, frame_bytes(&table->frames, spot.frame),
+                  table->layout.page_bytes);
+        uint64_t end = atomic_load_explicit(&frame->end, memory_order_relaxed);
+        if (spot.private)
+            status = dex_private_end_co(self, spot.frame);
+        else if (!frame_same(frame, spot.version))
+            continue;
+        return status == PANDO_OK ? dex_settle_co(self, end) : status;
+    }
+    return PANDO_TIMEOUT;
+}
+
+/* ---- leaves ---------------------------------------------------------------------------------- */
+
+/* The part with the keys just below one begins before it. */
+static const struct map_part *part_of(const struct map *map, struct slice key, bool before)
+{
+    const struct map_part *part = map_find(map, key);
+    return before && part > map->parts && slice_equal(part->low, key) ? part - 1 : part;
+}
+
+static enum pando_status leaf_once_co(struct scan *scan, bool before)
+{
+    struct dex *self = scan->self;
+    struct dex_guard guard;
+    uint64_t owner;
+
+    dex_enter(self, scan->at, &guard);
+    guard.part = scan->from_end ? &guard.map->parts[guard.map->count - 1]
+                                : part_of(guard.map, scan->at, before);
+    uint8_t key[PAGE_KEY_ROOM];
+    struct slice low = guard.part->low;
+    if (dex_mine(self->table, guard.part)) {
+        enum pando_status status =
+            dex_local_leaf_co(self, scan->at, before, scan->scratch);
+        dex_leave(self, &guard);
+        return status;
+    }
+    memcpy(key, low.data, low.size);
+    low.data = key;
+    dex_leave(self, &guard);
+    enum pando_status status = dex_claim_co(self, before ? low : scan->at, &owner);
+    if (status != PANDO_OK)
+        return status;
+    return owner == dex_self(self->table)
+               ? PANDO_AGAIN
+               : dex_forward_leaf_co(self, owner, scan->at, before, scan->scratch);
+}
+
+static enum pando_status leaf_co(struct scan *scan, bool before)
+{
+    struct dex_retry retry = {0};
+    enum pando_status status;
+    while ((status = leaf_once_co(scan, before)) == PANDO_AGAIN) {
+        status = dex_retry_co(scan->self, &retry);
+        if (status != PANDO_OK)
+            break;
+    }
+    return status;
+}
+
+/* ---- pairs ----------------------------------------------------------------------------------- */
+
+/* STALE: the blob was freed since the leaf was read. */
+static enum pando_status value_co(struct scan *scan, uint32_t index, struct slice *value)
+{
+    const struct page_layout *layout = &scan->self->table->layout;
+    struct pool_session *session = scan->self->base.session;
+    uint16_t table = scan->self->table->id;
+    fabric_address address;
+    size_t size = 0;
+    bool blob;
+
+    uint32_t bytes = page_value(layout, scan->scratch->page, index, scan->scratch->value,
+                                layout->page_bytes, &blob);
+    *value = slice_of(scan->scratch->value, bytes);
+    if (!blob)
+        return PANDO_OK;
+    memcpy(&address, scan->scratch->value, sizeof(address));
+    enum pando_status status = blob_read_co(session, table, address, NULL, 0, &size);
+    if (status != PANDO_OK)
+        return status;
+    if (size > scan->value_capacity) {
+        uint8_t *room = realloc(scan->value, size);
+        if (room == NULL)
+            return PANDO_NO_MEMORY;
+        scan->value = room;
+        scan->value_capacity = size;
+    }
+    *value = slice_of(scan->value, size);
+    return size == 0 ? PANDO_OK
+                     : blob_read_co(session, table, address, scan->value, size, &size);
+}
+
+/* Below the range, in it, or above. */
+static int side_of(const struct scan *scan, struct slice key)
+{
+    const struct engine_range *range = scan->range;
+    if (slice_compare(key, range->low) < 0)
+        return -1;
+    return !range->no_high && slice_compare(key, range->high) >= 0 ? 1 : 0;
+}
+
+/* A bound that is longer than every key compares like its beginning, as long as that is longer, too. */
+static void move_to(struct scan *scan, struct slice key)
+{
+    size_t size = key.size < sizeof(scan->cursor) ? key.size : sizeof(scan->cursor);
+    if (size > 0)
+        memcpy(scan->cursor, key.data, size);
+    scan->at = slice_of(scan->cursor, size);
+    scan->from_end = false;
+}
+
+/* Delivers a leaf's pairs. *more: the caller wants to go on. STALE: begin again at the cursor, which is
+ * behind what was delivered. */
+static enum pando_status deliver_co(struct scan *scan, bool *more)
+{
+    struct dex_table *table = scan->self->table;
+    const struct page_layout *layout = &table->layout;
+    const uint8_t *page = scan->scratch->page;
+    uint32_t pairs = page_pairs(page), index = 0;
+    bool reverse = scan->range->reverse;
+
+    *more = true;
+    if (!reverse)
+        (void)page_find(layout, page, scan->at, &index);
+    for (uint32_t i = reverse ? 0 : index; i < pairs && *more; i++) {
+        uint32_t which = reverse ? pairs - 1 - i : i;
+        struct slice key = page_key(layout, page, which, scan->scratch->key), value;
+        if (reverse && !scan->from_end && slice_compare(key, scan->at) >= 0)
+            continue;
+        int side = side_of(scan, key);
+        if (side != 0) {
+            *more = reverse == (side > 0); /* not there yet, or past it */
+            continue;
+        }
+        enum pando_status status = value_co(scan, which, &value);
+        if (status == PANDO_STALE) {
+            uint8_t *byte = scan->cursor;
+            /* In rising order the key itself is where to begin again; in falling order, just above. */
+            move_to(scan, key);
+            if (reverse) {
+                byte[key.size] = 0;
+                scan->at.size = key.size + 1;
+            }
+            return PANDO_STALE;
+        }
+        if (status != PANDO_OK)
+            return status;
+        *more = scan->fn(scan->context, key, value);
+        if (scan->left > 0 && --scan->left == 0)
+            *more = false;
+    }
+    return PANDO_OK;
+}
+
+/* Where the next leaf is; false: there is none that matters. */
+static bool advance(struct scan *scan)
+{
+    const uint8_t *page = scan->scratch->page;
+    struct slice next;
+
+    if (scan->range->reverse) {
+        next = page_low(page, scan->scratch->key);
+        if (next.size == 0 || slice_compare(next, scan->range->low) <= 0)
+            return false;
+    } else if (!page_high(page, scan->scratch->key, &next) ||
+               (!scan->range->no_high && slice_compare(next, scan->range->high) >= 0)) {
+        return false;
+    }
+    move_to(scan, next);
+    return true;
+}
+
+enum pando_status dex_scan_co(struct engine *engine, const struct engine_range *range,
+                              engine_scan_fn fn, void *context)
+{
+    struct dex *self = dex_of(engine);
+    struct scan scan = {
+        .self = self, .range = range, .fn = fn, .context = context, .left = range->limit};
+    enum pando_status status;
+    bool more = true;
+
+    rt_charge(RT_COST_OPERATION);
+    scan.scratch = scratch_take(self);
+    if (!range->reverse) {
+        move_to(&scan, range->low);
+    } else if (!range->no_high) {
+        move_to(&scan, range->high);
+    } else {
+        /* Above every key that there may be. */
+        memset(scan.cursor, 0xff, sizeof(scan.cursor));
+        scan.at = slice_of(scan.cursor, sizeof(scan.cursor));
+        scan.from_end = true;
+    }
+    do {
+        status = leaf_co(&scan, range->reverse);
+        if (status != PANDO_OK)
+            break;
+        status = deliver_co(&scan, &more);
+        if (status == PANDO_STALE) {
+            status = PANDO_OK;
+            continue;
+        }
+        if (status != PANDO_OK || !more || !advance(&scan))
+            break;
+    } while (true);
+    free(scan.value);
+    scratch_give(self, scan.scratch);
+    return status;
+}

@@ -1,0 +1,323 @@
+/*
+ * split.c - pages in two, and parents told. Every step is written through (R36).
+ *
+ *   1  the right half is written to a fresh block, the page becomes its left half, with the right one
+ *      as its sibling: one list under an intent (a death before it leaves an unused block)
+ *   2  the parent gets the separator; a death before that is mended by whoever is led to the left half
+ *      with a key of the right one, which is the very same step (dex_mend_co)
+ *
+ * The root stays where it is: its pairs go to two fresh pages, and it gets these as its children.
+ */
+#include "base/assert.h"
+#include "tree/dex/dex_int.h"
+
+static enum pando_status unlock_with(struct dex *self, const struct pool_lock *lock, bool locked,
+                                     enum pando_status status)
+{
+    enum pando_status released = locked ? pool_unlock_co(self->base.session, lock) : PANDO_OK;
+    return released == PANDO_OK ? status : released;
+}
+
+enum pando_status dex_own_page_co(struct dex *self, uint32_t index, struct scratch *scratch,
+                                  struct pool_lock *lock, bool *locked)
+{
+    struct dex_table *table = self->table;
+    struct frame *frame = frame_at(&table->frames, index);
+    uint8_t *bytes = frame_bytes(&table->frames, index);
+
+    *locked = false;
+    /* A leaf has one owner, and that is who asks. */
+    if (page_level(bytes) == 0 || dex_alone(self, index))
+        return PANDO_OK;
+    enum pando_status status =
+        pool_lock_co(self->base.session, pool_lock_for(table->pool, frame->address), lock);
+    if (status != PANDO_OK)
+        return status;
+    uint64_t epoch = dex_epoch(table);
+    status = dex_read_co(self, frame->address, scratch->other);
+    if (status == PANDO_OK && page_version(scratch->other) == page_version(bytes) &&
+        !page_dead(scratch->other)) {
+        frame->epoch = epoch;
+        *locked = true;
+        return PANDO_OK;
+    }
+    enum pando_status released = pool_unlock_co(self->base.session, lock);
+    if (released != PANDO_OK || status != PANDO_OK)
+        return released != PANDO_OK ? released : status;
+    dex_count(&table->stats.repairs);
+    dex_replace_co(self, index, scratch->other);
+    frame->epoch = epoch;
+    return PANDO_STALE;
+}
+
+/* ---- telling a parent ------------------------------------------------------------------------ */
+
+/* The child's page as it is: from its frame or from the pool. */
+static enum pando_status child_page_co(struct dex *self, uint64_t word, uint8_t *bytes)
+{
+    struct dex_table *table = self->table;
+    uint32_t index = frame_swizzled(word) ? (uint32_t)word : frame_find(&table->frames, word);
+
+    if (index == FRAME_NONE)
+        return dex_read_co(self, word, bytes);
+    struct frame *frame = frame_at(&table->frames, index);
+    frame_latch_co(frame);
+    bool same = frame_swizzled(word) || frame->address == word;
+    page_copy(bytes, frame_bytes(&table->frames, index), table->layout.page_bytes);
+    frame_give(frame, false);
+    return same ? PANDO_OK : PANDO_AGAIN;
+}
+
+/* The separator that follows a child in a current page whose latch (and lock) is held. NOT_FOUND: there
+ * is nothing to tell. FULL: no room for it. */
+static enum pando_status insert_separator_co(struct dex *self, uint32_t index,
+                                             const struct dex_target *target,
+                                             struct scratch *scratch,
+                                             const struct pool_lock *lock)
+{
+    struct dex_table *table = self->table;
+    const struct page_layout *layout = &table->layout;
+    uint8_t *bytes = frame_bytes(&table->frames, index);
+    uint32_t at = dex_child_index(table, bytes, target);
+    struct slice high;
+
+    enum pando_status status =
+        child_page_co(self, page_child(layout, bytes, at), scratch->sibling);
+    if (status != PANDO_OK)
+        return status;
+    if (page_level(scratch->sibling) + 1 != page_level(bytes) || page_dead(scratch->sibling) ||
+        page_sibling(scratch->sibling) == 0 || !page_high(scratch->sibling, scratch->key, &high) ||
+        slice_compare(high, target->key) > 0)
+        return PANDO_NOT_FOUND;
+    fabric_address right = page_sibling(scratch->sibling);
+    struct page_pair pair = {.key = high, .value = slice_of(&right, sizeof(right))};
+    if (!page_room(layout, bytes, UINT32_MAX, high.size, sizeof(right)))
+        return PANDO_FULL;
+    /* The image first: the frame changes when it is in the pool. */
+    dex_image(table, index, scratch->image);
+    page_set_version(scratch->image, page_version(bytes) + 1);
+    if (!page_insert(layout, scratch->image, at + 1, &pair)) {
+        page_compact(layout, scratch->image, scratch->other);
+        bool fits = page_insert(layout, scratch->image, at + 1, &pair);
+        pando_assert(fits);
+    }
+    struct dex_change change = {.images = {scratch->image}, .count = 1, .lock = lock};
+    status = dex_change_co(self, scratch, &change);
+    if (status == PANDO_OK)
+        dex_replace_co(self, index, scratch->image);
+    return status;
+}
+
+enum pando_status dex_mend_co(struct dex *self, uint32_t index, const struct dex_target *target)
+{
+    struct dex_table *table = self->table;
+    struct frame *frame = frame_at(&table->frames, index);
+    struct scratch *scratch = scratch_take(self);
+    struct pool_lock lock;
+    bool locked = false, told = false;
+
+    frame_latch_co(frame);
+    uint8_t level = page_level(frame_bytes(&table->frames, index));
+    enum pando_status status = PANDO_OK;
+    /* It may have become another page's frame, or another's key, while it was waited for. */
+    bool same = (atomic_load_explicit(&frame->state, memory_order_relaxed) == FRAME_HOT) &&
+                level > target->level &&
+                page_side(frame_bytes(&table->frames, index), target->key) == 0;
+    if (same)
+        status = dex_own_page_co(self, index, scratch, &lock, &locked);
+    if (same && status == PANDO_OK) {
+        status = insert_separator_co(self, index, target, scratch, locked ? &lock : NULL);
+        told = status == PANDO_OK;
+        if (!told && status != PANDO_UNKNOWN)
+            status = unlock_with(self, &lock, locked, status);
+    }
+    frame_give(frame, true);
+    scratch_give(self, scratch);
+    if (status == PANDO_FULL)
+        return dex_split_co(self, target->key, level);
+    return status == PANDO_STALE || status == PANDO_NOT_FOUND || status == PANDO_AGAIN ? PANDO_OK
+                                                                                       : status;
+}
+
+/* ---- splitting ------------------------------------------------------------------------------- */
+
+/* Where a page is cut: how many pairs stay, and the key that begins the right half. */
+struct cut {
+    uint32_t keep;
+    struct slice key;
+};
+
+static struct cut choose_cut(const struct page_layout *layout, const uint8_t *bytes,
+                             struct slice key, struct scratch *scratch)
+{
+    uint32_t pairs = page_pairs(bytes);
+    struct slice last = page_key(layout, bytes, pairs - 1, scratch->key);
+
+    /* Keys that only ever rise fill their pages. */
+    if (page_no_high(bytes) && page_level(bytes) == 0 && slice_compare(last, key) < 0 &&
+        page_used(layout, bytes) <=
+            page_space(layout, 0, page_low(bytes, scratch->key2).size, key.size))
+        return (struct cut){pairs, key};
+    struct cut cut = {.keep = page_split_point(layout, bytes)};
+    cut.key = page_key(layout, bytes, cut.keep, scratch->key);
+    if (page_level(bytes) > 0 || layout->key_size != 0)
+        return cut;
+    /* As short as it may be: up to where it differs from the last key on the left. */
+    struct slice left = page_key(layout, bytes, cut.keep - 1, scratch->key2);
+    size_t same = 0;
+    while (same < left.size && left.data[same] == cut.key.data[same])
+        same++;
+    cut.key.size = same + 1;
+    return cut;
+}
+
+/* Builds both halves of scratch->image into scratch->page (left) and scratch->sibling (right). */
+static void build_halves(struct dex *self, struct scratch *scratch, const struct cut *cut,
+                         struct page_header *right)
+{
+    const struct page_layout *layout = &self->table->layout;
+    const uint8_t *source = scratch->image;
+    uint8_t low[PAGE_KEY_ROOM], high[PAGE_KEY_ROOM];
+    struct page_header left = {.address = page_address(source),
+                               .version = page_version(source) + 1,
+                               .tenure = dex_tenure(self->table, true),
+                               .sibling = right->address,
+                               .stamp = page_stamp(source),
+                               .level = page_level(source),
+                               .low = page_low(source, low),
+                               .high = cut->key};
+    right->level = left.level;
+    right->stamp = left.stamp;
+    right->sibling = page_sibling(source);
+    right->low = cut->key;
+    right->no_high = !page_high(source, high, &right->high);
+    page_init(layout, &left, scratch->page);
+    page_init(layout, right, scratch->sibling);
+    bool fits = page_append(layout, scratch->page, source, 0, cut->keep) &&
+                page_append(layout, scratch->sibling, source, cut->keep, page_pairs(source));
+    pando_assert(fits);
+}
+
+static bool one_intent(const struct dex_table *table, unsigned pages)
+{
+    return pages * (table->layout.page_bytes + 64u) + 64u <= POOL_INTENT_BYTES;
+}
+
+/* The page's latch (and lock) is held, scratch->image is what it is. */
+static enum pando_status split_page_co(struct dex *self, uint32_t index, struct slice key,
+                                       struct scratch *scratch, const struct pool_lock *lock)
+{
+    struct dex_table *table = self->table;
+    struct frame *frame = frame_at(&table->frames, index);
+    struct page_header right = {0};
+    uint16_t node = fabric_address_node(frame->address);
+    struct cut cut = choose_cut(&table->layout, scratch->image, key, scratch);
+
+    enum pando_status status = dex_alloc_co(self, node, &right);
+    if (status == PANDO_OK && table->log != NULL)
+        status = dex_log_wait_co(table->log, self->base.session, atomic_load(&frame->end));
+    if (status != PANDO_OK)
+        return status;
+    build_halves(self, scratch, &cut, &right);
+    struct dex_change change = {
+        .images = {scratch->sibling, scratch->page}, .count = 2, .lock = lock};
+    if (fabric_address_node(right.address) != node || !one_intent(table, 2)) {
+        struct dex_change first = {.images = {scratch->sibling}, .count = 1, .plain = true};
+        status = dex_change_co(self, scratch, &first);
+        change = (struct dex_change){.images = {scratch->page}, .count = 1, .lock = lock};
+    }
+    if (status == PANDO_OK)
+        status = dex_change_co(self, scratch, &change);
+    if (status != PANDO_OK)
+        return status;
+    frame->dirty = false;
+    frame->first = 0;
+    dex_replace_co(self, index, scratch->page);
+    dex_count(&table->stats.splits);
+    return PANDO_OK;
+}
+
+/* ---- the root -------------------------------------------------------------------------------- */
+
+static enum pando_status split_root_co(struct dex *self, uint32_t index, struct slice key,
+                                       struct scratch *scratch, const struct pool_lock *lock)
+{
+    struct dex_table *table = self->table;
+    const struct page_layout *layout = &table->layout;
+    struct frame *frame = frame_at(&table->frames, index);
+    struct page_header left = {0}, right = {0};
+    struct cut cut = choose_cut(layout, scratch->image, key, scratch);
+    uint16_t node = page_level(scratch->image) == 0 ? fabric_address_node(frame->address)
+                                                    : POOL_ANY_NODE;
+
+    enum pando_status status = dex_alloc_co(self, node, &left);
+    if (status == PANDO_OK)
+        status = dex_alloc_co(self, fabric_address_node(left.address), &right);
+    if (status == PANDO_OK && table->log != NULL)
+        status = dex_log_wait_co(table->log, self->base.session, atomic_load(&frame->end));
+    if (status != PANDO_OK)
+        return status;
+    build_halves(self, scratch, &cut, &right);
+    page_word_set(scratch->page, POOL_BLOCK_ADDRESS, left.address);
+    page_set_version(scratch->page, left.version);
+    struct dex_change halves = {.images = {scratch->sibling}, .count = 1, .plain = true};
+    status = dex_change_co(self, scratch, &halves);
+    halves.images[0] = scratch->page;
+    if (status == PANDO_OK)
+        status = dex_change_co(self, scratch, &halves);
+    if (status != PANDO_OK)
+        return status;
+    struct page_header root = {.address = frame->address,
+                               .version = page_version(scratch->image) + 1,
+                               .tenure = dex_tenure(table, true),
+                               .level = (uint8_t)(page_level(scratch->image) + 1),
+                               .stamp = page_stamp(scratch->image),
+                               .no_high = true};
+    struct page_pair pairs[] = {{.value = slice_of(&left.address, sizeof(left.address))},
+                                {cut.key, slice_of(&right.address, sizeof(right.address)), false}};
+    page_init(layout, &root, scratch->image);
+    bool fits = page_push(layout, scratch->image, &pairs[0]) &&
+                page_push(layout, scratch->image, &pairs[1]);
+    pando_assert(fits);
+    struct dex_change change = {.images = {scratch->image}, .count = 1, .lock = lock};
+    status = dex_change_co(self, scratch, &change);
+    if (status != PANDO_OK)
+        return status;
+    frame->dirty = false;
+    frame->first = 0;
+    dex_replace_co(self, index, scratch->image);
+    dex_count(&table->stats.splits);
+    return PANDO_OK;
+}
+
+enum pando_status dex_split_co(struct dex *self, struct slice key, uint8_t level)
+{
+    struct dex_table *table = self->table;
+    struct dex_target target = {.key = key, .level = level, .keep = true};
+    struct dex_spot spot;
+    struct pool_lock lock;
+    bool locked = false;
+
+    enum pando_status status = dex_find_co(self, &target, &spot);
+    if (status != PANDO_OK)
+        return status == PANDO_NOT_FOUND ? PANDO_OK : status;
+    struct frame *frame = frame_at(&table->frames, spot.frame);
+    if (!frame_take(frame, spot.version))
+        return PANDO_OK;
+    struct scratch *scratch = scratch_take(self);
+    status = dex_own_page_co(self, spot.frame, scratch, &lock, &locked);
+    bool changed = status != PANDO_OK;
+    if (status == PANDO_OK && page_pairs(frame_bytes(&table->frames, spot.frame)) >= 2) {
+        const struct pool_lock *held = locked ? &lock : NULL;
+        dex_image(table, spot.frame, scratch->image);
+        status = spot.parent == FRAME_NONE
+                     ? split_root_co(self, spot.frame, key, scratch, held)
+                     : split_page_co(self, spot.frame, key, scratch, held);
+        changed = status == PANDO_OK;
+        locked = locked && status != PANDO_OK && status != PANDO_UNKNOWN;
+    }
+    status = unlock_with(self, &lock, locked, status);
+    frame_give(frame, changed);
+    scratch_give(self, scratch);
+    return status == PANDO_STALE ? PANDO_OK : status;
+}
