@@ -124,6 +124,23 @@ static void laps_co(struct pool_session *session, struct pool_session *other)
     CHECK_OK(dex_log_destroy_co(log, session, false));
 }
 
+struct watch {
+    struct dex_log *log;
+    bool over;
+};
+
+/* Appends all the while; what is not yet in the pool must not be given up for it. */
+static void watch_task(void *arg)
+{
+    struct watch *watch = arg;
+    for (; !watch->over; rt_sleep_co(100)) {
+        CHECK(dex_log_durable(watch->log, dex_log_begin(watch->log)));
+        if (appended < RECORDS_MAX)
+            (void)!append(watch->log);
+    }
+    watch->log = NULL;
+}
+
 /* More than a list may carry, and more than a reader takes at a time. */
 static void large_co(struct pool_session *session, struct pool_session *other)
 {
@@ -140,6 +157,19 @@ static void large_co(struct pool_session *session, struct pool_session *other)
     }
     CHECK_OK(dex_log_wait_co(log, session, positions[appended]));
     check_replay_co(other, dex_log_address(log), all / 2, appended);
+
+    CHECK_OK(dex_log_truncate_co(log, session, positions[appended]));
+    while (append(log) == PANDO_OK) {
+    }
+    struct watch watch = {.log = log};
+    CHECK_OK(rt_spawn(rt_loop_self(), watch_task, &watch));
+    uint64_t first = appended - 3;
+    CHECK_OK(dex_log_truncate_co(log, session, positions[first]));
+    watch.over = true;
+    while (watch.log != NULL)
+        rt_sleep_co(RT_NS_PER_US);
+    CHECK_OK(dex_log_wait_co(log, session, positions[appended]));
+    check_replay_co(other, dex_log_address(log), first, appended);
     CHECK_OK(dex_log_destroy_co(log, session, false));
 }
 
@@ -241,6 +271,38 @@ static void stale_co(struct pool_session *session, struct pool_session *other)
     /* Freed by another, as a dead one's. */
     CHECK_OK(dex_log_free_co(other, TABLE, address));
     CHECK_STATUS(dex_log_destroy_co(log, session, false), PANDO_CORRUPT);
+}
+
+struct freer {
+    struct pool_session *session;
+    fabric_address address;
+    int *running, *freed;
+};
+
+static void free_task(void *arg)
+{
+    struct freer *freer = arg;
+    enum pando_status status = dex_log_free_co(freer->session, TABLE, freer->address);
+    if (status == PANDO_OK)
+        ++*freer->freed;
+    else
+        CHECK_STATUS(status, PANDO_CORRUPT);
+    --*freer->running;
+}
+
+/* Several at the same time, of two members: one has it. */
+static void freed_once_co(struct pool_session *session, struct pool_session *other)
+{
+    struct dex_log *log = create_co(session, BYTES);
+    int running = 4, freed = 0;
+    struct freer freers[2] = {{session, dex_log_address(log), &running, &freed},
+                              {other, dex_log_address(log), &running, &freed}};
+    CHECK_OK(dex_log_destroy_co(log, session, true));
+    for (int i = 0; i < 4; i++)
+        CHECK_OK(rt_spawn(rt_loop_self(), free_task, &freers[i % 2]));
+    while (running > 0)
+        rt_sleep_co(RT_NS_PER_US);
+    CHECK(freed == 1);
 }
 
 /* ---- damage ---------------------------------------------------------------------------------- */
@@ -460,7 +522,7 @@ static void case_task(void *arg)
 
 int main(void)
 {
-    case_fn cases[] = {laps_co, large_co,   limits_co, stale_co,
+    case_fn cases[] = {laps_co, large_co,   limits_co, stale_co,      freed_once_co,
                        torn_co, hostile_co, group_co,  unreachable_co};
     log_set_level(LOG_LEVEL_ERROR);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
