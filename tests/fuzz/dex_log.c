@@ -1,6 +1,7 @@
 /*
- * Arbitrary bytes where a record of a redo log is expected in remote memory. The CRC is made right for
- * half of the inputs, as log_fmt.h describes it, so that what lies behind it is reached.
+ * Arbitrary bytes where a record of a redo log is expected in remote memory. The CRC is made
+ * right for half of the inputs, as log_fmt.h describes it, so that what lies behind it is
+ * reached.
  */
 #include <stdlib.h>
 

@@ -1,7 +1,8 @@
 /*
- * The redo log attacked: tasks on two threads of an owner append, wait and truncate, and the owner is
- * killed, paused or cut off at some operation, on a fabric that tears and delays. Another member then
- * replays. What was acknowledged is there, in order; what is there was appended, and there.
+ * The redo log attacked: tasks on two threads of an owner append, wait and truncate, and the
+ * owner is killed, paused or cut off at some operation, on a fabric that tears and delays.
+ * Another member then replays. What was acknowledged is there, in order; what is there was
+ * appended, and there.
  *
  *   test_sim_dex_log_crash [FIRST LAST] [--trace]   seeds; a failing one is printed
  */

@@ -1,6 +1,6 @@
 /*
- * dex_log_world.h - what the tests of the redo log share: a simulated pool, and records that are known by
- * a number.
+ * dex_log_world.h - what the tests of the redo log share: a simulated pool, and records that are
+ * known by a number.
  */
 #ifndef TESTS_SIM_DEX_LOG_WORLD_H
 #define TESTS_SIM_DEX_LOG_WORLD_H
@@ -74,7 +74,10 @@ enum { KNOWN_BYTES = DEX_LOG_KEY_MAX + DEX_LOG_VALUE_MAX };
 static inline struct dex_log_record known_record(uint64_t number, uint8_t *bytes)
 {
     uint64_t mixed = (number + 1) * UINT64_C(0x9e3779b97f4a7c15);
-    struct dex_log_record record = {.kind = mixed >> 60 == 0 ? DEX_LOG_DELETE : DEX_LOG_PUT,
+    unsigned chance = (unsigned)(mixed >> 60);
+    struct dex_log_record record = {.kind = chance == 0   ? DEX_LOG_DELETE
+                                            : chance == 1 ? DEX_LOG_BLOB
+                                                          : DEX_LOG_PUT,
                                     .epoch = EPOCH};
     size_t key_bytes = 8 + (mixed >> 40) % 24, value_bytes = (mixed >> 20) % 60;
 
@@ -82,8 +85,8 @@ static inline struct dex_log_record known_record(uint64_t number, uint8_t *bytes
         key_bytes = DEX_LOG_KEY_MAX;
         value_bytes = DEX_LOG_VALUE_MAX;
     }
-    if (record.kind == DEX_LOG_DELETE)
-        value_bytes = 0;
+    if (record.kind != DEX_LOG_PUT)
+        value_bytes = record.kind == DEX_LOG_BLOB ? sizeof(fabric_address) : 0;
     for (size_t i = 0; i < key_bytes + value_bytes; i++)
         bytes[i] = (uint8_t)(number + i * 7);
     memcpy(bytes, &number, sizeof(number));

@@ -1,6 +1,6 @@
 /*
- * The redo log on real threads: all append, wait and truncate at the same time, each with a session of
- * its own; and what appending costs. Then everything is there.
+ * The redo log on real threads: all append, wait and truncate at the same time, each with a
+ * session of its own; and what appending costs. Then everything is there.
  */
 #include "tree/dex/log.h"
 

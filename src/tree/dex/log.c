@@ -232,6 +232,8 @@ enum pando_status dex_log_append(struct dex_log *log, const struct dex_log_recor
 {
     if (record->key.size > DEX_LOG_KEY_MAX || record->value.size > DEX_LOG_VALUE_MAX)
         return PANDO_TOO_LARGE;
+    pando_assert(record->kind < DEX_LOG_KINDS &&
+                 (record->kind != DEX_LOG_BLOB || record->value.size == sizeof(fabric_address)));
     size_t size = dex_log_record_bytes(record->key.size, record->value.size);
 
     rt_latch_lock(&log->latch);
@@ -368,7 +370,8 @@ static void wake_reached(struct dex_log *log)
     }
 }
 
-/* Takes the turn or waits for it, or until there is no need for it. Enters and leaves under the latch. */
+/* Takes the turn or waits for it, or until there is no need for it. Enters and leaves under the
+ * latch. */
 static void turn_wait_co(struct dex_log *log, struct waiter *self)
 {
     if (!log->turn_taken) {

@@ -22,10 +22,11 @@
  *    8  8  epoch
  *   16     key, value, and zeroes up to a multiple of 8
  *
- * The CRC goes over: pool 8, log's address 8, its block's version 8, table 8 (the seed); the record
- * from its epoch to its end; its position 8, and its bytes 4 to 8 as a number of 8. A record's position is
- * nowhere stored, and in no two laps the same; the version is not the same in any two lives of the
- * block. What an earlier lap or an earlier life left behind is therefore no record here and now.
+ * The CRC goes over: pool 8, log's address 8, its block's version 8, table 8 (the seed); the
+ * record from its epoch to its end; its position 8, and its bytes 4 to 8 as a number of 8. A
+ * record's position is nowhere stored, and in no two laps the same; the version is not the same
+ * in any two lives of the block. What an earlier lap or an earlier life left behind is therefore
+ * no record here and now.
  */
 #ifndef TREE_DEX_LOG_FMT_H
 #define TREE_DEX_LOG_FMT_H
