@@ -1,0 +1,188 @@
+/*
+ * log_replay.c - reading a log back from the pool. Nothing that is read there is believed.
+ */
+#include <stdlib.h>
+
+#include "base/assert.h"
+#include "pool/block_fmt.h"
+#include "pool/cell.h"
+#include "tree/dex/log.h"
+
+enum { READ_BYTES = 64 * 1024 };
+
+/* What is in the pool: positions from `at` on are in the bytes, `have` of them. */
+struct reader {
+    struct pool_session *session;
+    fabric_address address;
+    uint64_t capacity;
+    uint64_t at, limit; /* no record goes beyond the limit */
+    size_t have;
+    uint8_t bytes[DEX_LOG_RECORD_MAX + READ_BYTES];
+};
+
+static bool header_ok(const struct dex_log_header *header, uint64_t pool, uint16_t table,
+                      fabric_address address)
+{
+    struct cell_place place = {
+        .pool = pool, .table = table, .kind = DEX_LOG_CELL, .address = address};
+    struct pool_tenure tenure = pool_tenure_unpack(header->tenure);
+
+    return cell_valid(&place, header, offsetof(struct dex_log_header, unused)) &&
+           cell_payload_bytes(header->cell) ==
+               offsetof(struct dex_log_header, unused) - CELL_HEADER &&
+           header->address == address && header->format == DEX_LOG_FORMAT &&
+           tenure.state == POOL_BLOCK_LIVE && tenure.table == table &&
+           header->bytes >= DEX_LOG_BYTES_MIN && header->bytes <= DEX_LOG_BYTES_MAX &&
+           header->bytes % 64 == 0;
+}
+
+/* Positions are added up: none is so high that this could overflow. */
+static bool begin_ok(uint64_t begin)
+{
+    return begin >= DEX_LOG_FIRST && begin % 8 == 0 && begin < (uint64_t)1 << 63;
+}
+
+static enum pando_status read_header_co(struct pool_session *session, uint16_t table,
+                                        fabric_address address, struct dex_log_header *header)
+{
+    struct fabric_op read = fabric_read(fabric_address_offset(address), header, sizeof(*header));
+    enum pando_status status = pool_submit_co(session, fabric_address_node(address), &read, 1);
+    if (status == PANDO_RANGE)
+        return PANDO_CORRUPT;
+    if (status != PANDO_OK)
+        return status;
+    return header_ok(header, pool_id(pool_session_pool(session)), table, address) ? PANDO_OK
+                                                                                  : PANDO_CORRUPT;
+}
+
+/* ---- records --------------------------------------------------------------------------------- */
+
+size_t dex_log_record_read(uint32_t seed, uint64_t lsn, const uint8_t *bytes, size_t available,
+                           struct dex_log_record *out)
+{
+    struct dex_log_record_header header;
+
+    if (available < sizeof(header))
+        return 0;
+    memcpy(&header, bytes, sizeof(header));
+    unsigned kind = header.kind_and_value_bytes >> DEX_LOG_KIND_SHIFT;
+    size_t key_bytes = header.key_bytes;
+    size_t value_bytes = header.kind_and_value_bytes & DEX_LOG_VALUE_MASK;
+    if (key_bytes > DEX_LOG_KEY_MAX || value_bytes > DEX_LOG_VALUE_MAX || kind >= DEX_LOG_KINDS)
+        return 0;
+    size_t size = dex_log_record_bytes(key_bytes, value_bytes);
+    if (size > available || header.crc != dex_log_record_crc(seed, lsn, bytes, size))
+        return 0;
+    if (kind == DEX_LOG_BLOB && value_bytes != sizeof(fabric_address))
+        return 0;
+    *out = (struct dex_log_record){
+        .kind = (enum dex_log_kind)kind,
+        .epoch = header.epoch,
+        .lsn = lsn,
+        .key = slice_of(bytes + sizeof(header), key_bytes),
+        .value = slice_of(bytes + sizeof(header) + key_bytes, value_bytes),
+    };
+    return size;
+}
+
+/* Reads on, behind what is there. */
+static enum pando_status reader_fill_co(struct reader *reader)
+{
+    uint64_t ring = fabric_address_offset(reader->address) + DEX_LOG_HEADER;
+    uint64_t from = reader->at + reader->have;
+    uint64_t left = reader->limit - from < READ_BYTES ? reader->limit - from : READ_BYTES;
+    struct fabric_op ops[2];
+    uint32_t count = 0;
+
+    while (left > 0) {
+        uint64_t at = from % reader->capacity;
+        uint64_t size = left < reader->capacity - at ? left : reader->capacity - at;
+        pando_assert(count < 2 && reader->have + size <= sizeof(reader->bytes));
+        ops[count++] = fabric_read(ring + at, reader->bytes + reader->have, (uint32_t)size);
+        reader->have += size;
+        from += size;
+        left -= size;
+    }
+    if (count == 0)
+        return PANDO_OK;
+    enum pando_status status =
+        pool_submit_co(reader->session, fabric_address_node(reader->address), ops, count);
+    return status == PANDO_RANGE ? PANDO_CORRUPT : status;
+}
+
+static enum pando_status replay_co(struct reader *reader, uint32_t seed, dex_log_fn fn,
+                                   void *context)
+{
+    enum pando_status status = PANDO_OK;
+    size_t done = 0; /* of the bytes */
+
+    while (status == PANDO_OK) {
+        struct dex_log_record record;
+        if (reader->have - done < DEX_LOG_RECORD_MAX) {
+            reader->have -= done;
+            memmove(reader->bytes, reader->bytes + done, reader->have);
+            done = 0;
+            status = reader_fill_co(reader);
+            if (status != PANDO_OK)
+                break;
+        }
+        size_t size = dex_log_record_read(seed, reader->at, reader->bytes + done,
+                                          reader->have - done, &record);
+        if (size == 0)
+            break;
+        status = fn(context, &record);
+        reader->at += size;
+        done += size;
+    }
+    return status;
+}
+
+enum pando_status dex_log_replay_co(struct pool_session *session, uint16_t table,
+                                    fabric_address address, dex_log_fn fn, void *context)
+{
+    struct dex_log_header header;
+    enum pando_status status = read_header_co(session, table, address, &header);
+
+    if (status != PANDO_OK)
+        return status;
+    if (!begin_ok(header.begin))
+        return PANDO_CORRUPT;
+    struct reader *reader = malloc(sizeof(*reader));
+    if (reader == NULL)
+        return PANDO_NO_MEMORY;
+    reader->session = session;
+    reader->address = address;
+    reader->capacity = header.bytes - DEX_LOG_HEADER;
+    reader->at = header.begin;
+    reader->limit = header.begin + reader->capacity;
+    reader->have = 0;
+    uint32_t seed =
+        dex_log_seed(pool_id(pool_session_pool(session)), table, address, header.version);
+    status = replay_co(reader, seed, fn, context);
+    free(reader);
+    return status;
+}
+
+/* ---- the block ------------------------------------------------------------------------------- */
+
+enum pando_status dex_log_free_co(struct pool_session *session, uint16_t table,
+                                  fabric_address address)
+{
+    struct dex_log_header header;
+    enum pando_status status = read_header_co(session, table, address, &header);
+
+    if (status != PANDO_OK)
+        return status;
+    /* By a CAS, so that of several who do this the block comes into the hands of one. */
+    struct pool_tenure mine = {.state = POOL_BLOCK_FREE,
+                               .holder = pool_identity(pool_session_pool(session))};
+    struct fabric_op cas = fabric_cas(fabric_address_offset(address) + POOL_BLOCK_TENURE,
+                                      header.tenure, pool_tenure_pack(mine));
+    status = pool_submit_co(session, fabric_address_node(address), &cas, 1);
+    if (status != PANDO_OK)
+        return status;
+    if (cas.old != header.tenure)
+        return PANDO_CORRUPT;
+    struct pool_block block = {.address = address, .version = header.version};
+    return pool_free_co(session, &block, (uint32_t)header.bytes, true);
+}

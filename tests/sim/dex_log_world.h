@@ -1,0 +1,111 @@
+/*
+ * dex_log_world.h - what the tests of the redo log share: a simulated pool, and records that are
+ * known by a number.
+ */
+#ifndef TESTS_SIM_DEX_LOG_WORLD_H
+#define TESTS_SIM_DEX_LOG_WORLD_H
+
+#include "base/log.h"
+#include "fabric/sim/fabric_sim.h"
+#include "lib/check.h"
+#include "pool/memnode.h"
+#include "pool/pool.h"
+#include "tree/dex/log.h"
+
+enum { MEMORIES = 2, CLIENTS = 2, THREADS = 2, TABLE = 7, EPOCH = 3 };
+
+static const uint64_t LEASE_NS = 2 * RT_NS_PER_MS;
+
+struct world {
+    struct fabric_sim *net;
+    struct fabric *memory[MEMORIES];
+    struct memnode *memnodes[MEMORIES];
+    struct fabric *clients[CLIENTS];
+    int done;
+};
+
+static inline void world_build(struct world *world, const struct fabric_sim_options *options)
+{
+    *world = (struct world){.net = fabric_sim_create(options)};
+    for (uint16_t i = 0; i < MEMORIES; i++) {
+        char error[256];
+        struct memnode_options memnode = {.grace_ns = LEASE_NS, .seed = 100 + i};
+        struct fabric_sim_node_options node = {.node = i,
+                                               .target = FABRIC_MEMORY,
+                                               .host_bytes = 42 << 20,
+                                               .device_bytes = MEMNODE_DEVICE_BYTES,
+                                               .threads = 1};
+        CHECK_OK(fabric_sim_add(world->net, &node, &world->memory[i]));
+        CHECK_OK(
+            memnode_open(world->memory[i], &memnode, &world->memnodes[i], error, sizeof(error)));
+    }
+    for (uint16_t i = 0; i < CLIENTS; i++) {
+        struct fabric_sim_node_options node = {.node = (uint16_t)(0x8000 + i),
+                                               .target = FABRIC_COMPUTE,
+                                               .host_bytes = 1 << 20,
+                                               .threads = THREADS};
+        CHECK_OK(fabric_sim_add(world->net, &node, &world->clients[i]));
+    }
+}
+
+static inline void world_destroy(struct world *world)
+{
+    fabric_sim_destroy(world->net);
+    for (int i = 0; i < MEMORIES; i++)
+        memnode_close(world->memnodes[i]);
+}
+
+static inline struct pool *world_join_co(struct fabric *fabric, struct pool_session **session)
+{
+    struct pool_options options = {.memory_nodes = MEMORIES, .name = "test", .lease_ns = LEASE_NS};
+    struct pool *pool;
+    char error[256];
+    CHECK_OK(pool_join_co(fabric, &options, &pool, error, sizeof(error)));
+    CHECK_OK(pool_session_open_co(pool, session));
+    return pool;
+}
+
+/* ---- records --------------------------------------------------------------------------------- */
+
+/* Record `number`: everything about it follows from that. Its key and value are put into bytes,
+ * KNOWN_BYTES of them. */
+enum { KNOWN_BYTES = DEX_LOG_KEY_MAX + DEX_LOG_VALUE_MAX };
+
+static inline struct dex_log_record known_record(uint64_t number, uint8_t *bytes)
+{
+    uint64_t mixed = (number + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    unsigned chance = (unsigned)(mixed >> 60);
+    struct dex_log_record record = {.kind = chance == 0   ? DEX_LOG_DELETE
+                                            : chance == 1 ? DEX_LOG_BLOB
+                                                          : DEX_LOG_PUT,
+                                    .epoch = EPOCH};
+    size_t key_bytes = 8 + (mixed >> 40) % 24, value_bytes = (mixed >> 20) % 60;
+
+    if (mixed >> 52 == 1 || number % 97 == 96) { /* now and then the largest there is */
+        key_bytes = DEX_LOG_KEY_MAX;
+        value_bytes = DEX_LOG_VALUE_MAX;
+    }
+    if (record.kind != DEX_LOG_PUT)
+        value_bytes = record.kind == DEX_LOG_BLOB ? sizeof(fabric_address) : 0;
+    for (size_t i = 0; i < key_bytes + value_bytes; i++)
+        bytes[i] = (uint8_t)(number + i * 7);
+    memcpy(bytes, &number, sizeof(number));
+    record.key = slice_of(bytes, key_bytes);
+    record.value = slice_of(bytes + key_bytes, value_bytes);
+    return record;
+}
+
+static inline bool record_is(const struct dex_log_record *record, uint64_t number)
+{
+    uint8_t bytes[KNOWN_BYTES];
+    struct dex_log_record known = known_record(number, bytes);
+    return record->kind == known.kind && record->epoch == known.epoch &&
+           slice_equal(record->key, known.key) && slice_equal(record->value, known.value);
+}
+
+static inline uint64_t record_end(const struct dex_log_record *record)
+{
+    return record->lsn + dex_log_record_bytes(record->key.size, record->value.size);
+}
+
+#endif
