@@ -218,24 +218,21 @@ static uint64_t *map_huge(size_t bytes)
     return (uint64_t *)base;
 }
 
-struct bare_tree *bare_tree_create(uint64_t records, size_t node_bytes, bool late_values)
+static struct bare_tree *create(uint64_t records, const struct kind *kind)
 {
-    const struct kind *kind = kinds;
     struct bare_tree *tree = calloc(1, sizeof(*tree));
     uint64_t counts[LEVELS_MAX], nodes = 0;
 
     if (tree == NULL)
         return NULL;
-    while (kind->node_bytes != node_bytes || kind->late_values != late_values)
-        kind++;
-    tree->node_bytes = node_bytes;
-    tree->late_values = late_values;
+    tree->node_bytes = kind->node_bytes;
+    tree->late_values = kind->late_values;
     tree->wide = processor_wide();
     tree->group = tree->wide ? kind->wide : kind->plain;
-    unsigned levels = count_levels(records, node_bytes, counts);
+    unsigned levels = count_levels(records, kind->node_bytes, counts);
     for (unsigned i = 0; i < levels; i++)
         nodes += counts[i];
-    tree->mapped_bytes = ceiling(nodes * node_bytes, HUGE_BYTES) * HUGE_BYTES;
+    tree->mapped_bytes = ceiling(nodes * kind->node_bytes, HUGE_BYTES) * HUGE_BYTES;
     tree->words = map_huge(tree->mapped_bytes);
     if (tree->words == NULL) {
         free(tree);
@@ -251,6 +248,15 @@ void bare_tree_destroy(struct bare_tree *tree)
         return;
     munmap(tree->words, tree->mapped_bytes);
     free(tree);
+}
+
+bool bare_tree_has(size_t node_bytes)
+{
+    for (size_t i = 0; i < KINDS; i++) {
+        if (kinds[i].node_bytes == node_bytes)
+            return true;
+    }
+    return false;
 }
 
 size_t bare_tree_node_bytes(const struct bare_tree *tree)
@@ -297,10 +303,8 @@ static double try_out(const struct bare_tree *tree, const struct work_round *rou
     return (double)round->count * 1e9 / (double)best_ns;
 }
 
-struct bare_tree *bare_tree_create_best(uint64_t records,
-                                        void (*shown)(void *context, const struct bare_tree *tree,
-                                                      double rate),
-                                        void *context)
+struct bare_tree *bare_tree_create(uint64_t records, size_t node_bytes,
+                                   void (*shown)(const struct bare_tree *tree, double rate))
 {
     enum { TRIAL_KEYS = 1 << 18 };
     struct bare_tree *best = NULL, *tree;
@@ -314,11 +318,13 @@ struct bare_tree *bare_tree_create_best(uint64_t records,
     prng_seed(&prng, records);
     work_round_draw(&round, WORK_BATCH, &prng, records, keys, TRIAL_KEYS);
     for (size_t i = 0; i < KINDS; i++) {
-        tree = bare_tree_create(records, kinds[i].node_bytes, kinds[i].late_values);
+        if (node_bytes != 0 && node_bytes != kinds[i].node_bytes)
+            continue;
+        tree = create(records, &kinds[i]);
         if (tree == NULL)
             break;
         double rate = try_out(tree, &round);
-        shown(context, tree, rate);
+        shown(tree, rate);
         struct bare_tree *worse = rate > best_rate ? best : tree;
         if (worse == best) {
             best = tree;

@@ -22,16 +22,14 @@
 
 struct bare_tree;
 
-/* NULL without memory. */
-struct bare_tree *bare_tree_create(uint64_t records, size_t node_bytes, bool late_values);
-void bare_tree_destroy(struct bare_tree *tree);
+/* Whether there is a tree with such nodes: of 128, 256, 384, 512 and 1024 bytes. */
+bool bare_tree_has(size_t node_bytes);
 
-/* The tree whose node size is the fastest here, of 128 to 1024 bytes; NULL without memory. `shown`
- * is called after each that was tried. */
-struct bare_tree *bare_tree_create_best(uint64_t records,
-                                        void (*shown)(void *context, const struct bare_tree *tree,
-                                                      double rate),
-                                        void *context);
+/* The tree that is the fastest here of those with nodes of that size, or of any size if it is 0;
+ * NULL without memory. `shown` is called after each that was tried. */
+struct bare_tree *bare_tree_create(uint64_t records, size_t node_bytes,
+                                   void (*shown)(const struct bare_tree *tree, double rate));
+void bare_tree_destroy(struct bare_tree *tree);
 
 size_t bare_tree_node_bytes(const struct bare_tree *tree);
 bool bare_tree_late_values(const struct bare_tree *tree);

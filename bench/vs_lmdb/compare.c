@@ -127,9 +127,8 @@ static bool load_lmdb_co(struct compare *compare)
     return ok;
 }
 
-static void tried_bare(void *context, const struct bare_tree *tree, double rate)
+static void tried_bare(const struct bare_tree *tree, double rate)
 {
-    (void)context;
     printf("bare tree, nodes of %4zu B%s: %6.2f M/s\n", bare_tree_node_bytes(tree),
            bare_tree_late_values(tree) ? ", values fetched late" : "", rate / 1e6);
     fflush(stdout);
@@ -138,7 +137,8 @@ static void tried_bare(void *context, const struct bare_tree *tree, double rate)
 static void build_bare(void *arg)
 {
     struct compare *compare = arg;
-    compare->bare = bare_tree_create_best(compare->plan->records, tried_bare, NULL);
+    compare->bare =
+        bare_tree_create(compare->plan->records, compare->plan->bare_node_bytes, tried_bare);
 }
 
 static bool build_bare_co(struct compare *compare)

@@ -14,6 +14,7 @@ struct compare_plan {
     const char *engine_name;
     const char *lmdb_directory;
     uint64_t records, operations, pool_bytes, seed;
+    size_t bare_node_bytes; /* 0: the fastest */
     unsigned rounds;
 };
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/vfs.h>
 
+#include "bare_tree.h"
 #include "cmd/cmd.h"
 #include "compare.h"
 #include "lmdb_side.h"
@@ -15,7 +16,7 @@ static const long TMPFS = 0x01021994; /* TMPFS_MAGIC of linux/magic.h */
 
 struct settings {
     const char *without, *json, *lmdb_directory;
-    uint64_t cache, pool_size, fill, operations, rounds, batch, seed;
+    uint64_t cache, pool_size, fill, operations, rounds, batch, bare_node, seed;
     bool judge;
 };
 
@@ -53,6 +54,10 @@ static const struct config_option options[] = {
      .help = "Lookups given to the engine at a time, of which 16 are in flight: from 16 to 4096.",
      .default_text = "256",
      CONFIG_U64_INTO(struct settings, batch)},
+    {.name = "bare-node",
+     .metavar = "BYTES",
+     .help = "Of the bare tree's nodes: 128, 256, 384, 512 or 1024; the fastest if not given.",
+     CONFIG_SIZE_INTO(struct settings, bare_node)},
     {.name = "lmdb-directory",
      .metavar = "DIRECTORY",
      .help = "Where LMDB's files are made (and removed at once): a tmpfs, so that no disk counts. "
@@ -103,6 +108,9 @@ static int check_numbers(const struct settings *settings, const struct compare_p
             return cmd_usage(NAME, "%s: %" PRIu64 " is not from %" PRIu64 " to %" PRIu64,
                              numbers[i].name, numbers[i].value, numbers[i].min, numbers[i].max);
     }
+    if (settings->bare_node != 0 && !bare_tree_has(settings->bare_node))
+        return cmd_usage(NAME, "--bare-node: %" PRIu64 " is not 128, 256, 384, 512 or 1024",
+                         settings->bare_node);
     return EXIT_OK;
 }
 
@@ -114,6 +122,7 @@ static int make_plan(const struct config *config, const struct settings *setting
         .lmdb_directory = settings->lmdb_directory,
         .records = 10000000,
         .operations = settings->operations,
+        .bare_node_bytes = settings->bare_node,
         .rounds = (unsigned)settings->rounds,
         .seed = settings->seed,
     };

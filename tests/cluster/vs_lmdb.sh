@@ -31,7 +31,7 @@ for line in lines.values():
 PYTHON
 
 # Records that fill no level of any tree evenly, an engine without its techniques, a cache too small.
-run "$VS" "$BUILD" 12345 sherman "${SMALL[@]}" --batch 17 --without cache,lockread --cache 1M --fill 100
+run "$VS" "$BUILD" 12345 sherman "${SMALL[@]}" --batch 17 --bare-node 384 --without cache,lockread --cache 1M --fill 100
 [[ $RC == 0 ]] || fail "odd numbers: exit status $RC: $ERR"
 run "$VS" "$BUILD" 2000000 "${SMALL[@]}" --pool-size 32M
 [[ $RC == 1 ]] && grep -q "the pool is full" <<< "$ERR" || fail "a full pool: $RC: $ERR"
@@ -50,6 +50,7 @@ refuse "RECORDS" many
 refuse "RECORDS" 10
 refuse "no engine 'frobnicate'" 100000 frobnicate
 refuse "--rounds" 100000 --rounds 1
+refuse "--bare-node" 100000 --bare-node 100
 refuse "--batch" 100000 --batch 1
 run "$VS" "$BUILD" --help
 [[ $RC == 0 ]] && grep -q "bench/vs-lmdb build" <<< "$OUT" || fail "--help has no example: $OUT"
