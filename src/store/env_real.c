@@ -8,8 +8,6 @@
 #include "fabric/verbs/verbs.h"
 #include "store/env_int.h"
 
-enum { NODE_UNKNOWN = 0xffff }; /* of a client, until it has joined the pool */
-
 static enum pando_status open_embedded(struct env *env, char *error, size_t error_bytes)
 {
     struct fabric_shm_options shm = {
@@ -60,12 +58,12 @@ static enum pando_status open_fabric(struct env *env, const struct env_options *
                              .ca_file = options->tls_ca,
                              .cert_file = options->tls_cert,
                              .key_file = options->tls_key};
-    struct fabric_shm_options shm = {.node = NODE_UNKNOWN, .target = FABRIC_COMPUTE};
-    struct fabric_tcp_options tcp = {.node = NODE_UNKNOWN,
+    struct fabric_shm_options shm = {.node = FABRIC_NODE_UNKNOWN, .target = FABRIC_COMPUTE};
+    struct fabric_tcp_options tcp = {.node = FABRIC_NODE_UNKNOWN,
                                      .target = FABRIC_COMPUTE,
                                      .secret_file = options->secret_file,
                                      .tls = tls};
-    struct fabric_verbs_options verbs = {.node = NODE_UNKNOWN,
+    struct fabric_verbs_options verbs = {.node = FABRIC_NODE_UNKNOWN,
                                          .target = FABRIC_COMPUTE,
                                          .device = options->verbs,
                                          .secret_file = options->secret_file,
