@@ -21,7 +21,8 @@ enum {
 };
 
 static const uint64_t LEASE_NS = 2 * RT_NS_PER_MS;
-static const uint64_t SLEEP_NS = 500 * RT_NS_PER_US;
+static const uint64_t SLEEP_NS =
+    3 * RT_NS_PER_MS; /* longer than an answer waits between two looks */
 
 struct node {
     struct fabric *fabric;
