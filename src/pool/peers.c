@@ -299,7 +299,7 @@ enum pando_status pool_call_co(struct pool_session *session, struct fabric_ident
                                uint32_t reply_capacity, uint32_t *reply_size)
 {
     struct pool *pool = session->pool;
-    struct pool_peer *peer;
+    struct pool_peer *peer = NULL;
     uint32_t ignored;
     struct call call = {.member = member,
                         .table = table,

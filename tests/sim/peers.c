@@ -29,7 +29,7 @@ struct node {
     struct pool *pool;
     struct pool_session *session;
     struct fabric_identity identity;
-    unsigned answered, running;
+    unsigned answered, running, lives;
     bool up;
 };
 
@@ -161,13 +161,27 @@ static void leave_co(struct node *node)
     node->up = false;
 }
 
-/* A member that answers until it is told to leave. */
+static void stay_co(const struct node *node)
+{
+    while (world.done == 0 && !pool_fenced(node->pool) && !fabric_sim_dead(node->fabric))
+        rt_sleep_co(LEASE_NS / 8);
+}
+
+/* A member that answers until it is told to leave. One that was declared dead joins again first, and then
+ * leaves its former life: the new one goes on answering. */
 static void member_task(void *arg)
 {
     struct node *node = arg;
     join_co(node);
-    while (world.done == 0 && !pool_fenced(node->pool) && !fabric_sim_dead(node->fabric))
-        rt_sleep_co(LEASE_NS / 8);
+    stay_co(node);
+    if (world.done == 0 && !fabric_sim_dead(node->fabric)) {
+        struct node former = *node;
+        node->up = false;
+        join_co(node);
+        leave_co(&former);
+        node->lives++;
+        stay_co(node);
+    }
     leave_co(node);
 }
 
@@ -387,6 +401,14 @@ static void check_fenced_caller_co(struct node *self, struct node *other)
     CHECK(fabric_fenced(other->fabric, slow->identity));
     CHECK(fabric_fenced(self->fabric, slow->identity));
     CHECK(!fabric_fenced(other->fabric, self->identity));
+
+    struct fabric_identity former = slow->identity;
+    while (slow->lives == 0)
+        rt_sleep_co(LEASE_NS / 8);
+    CHECK(slow->up);
+    CHECK_STATUS(add_co(self, former, 1), PANDO_NOT_FOUND);
+    CHECK_OK(add_co(self, slow->identity, 1));
+    CHECK_OK(add_co(slow, other->identity, 1));
 }
 
 static void all_task(void *arg)
