@@ -142,9 +142,16 @@ struct pando_options {
     uint64_t cache_bytes;    /* for copies of inner nodes, of each table; 0: 256 MiB at the most */
     const char *name;        /* shown by `pando status`; NULL: "libpando" */
     const char *verbs;       /* verbs: the RDMA device; NULL: the first that is active */
+
+    /* tcp, verbs: HOST:PORT where other members of the pool call this one; NULL: any port of the address from
+     * which the first memory node is reached; "none". And what they are told, if it is another address. With
+     * TLS that needs tls_cert and tls_key. */
+    const char *peer_listen;
+    const char *peer_advertise;
 };
 
-/* Joins a pool, and starts one thread that keeps this process its member. *out is the caller's, to be closed
+/* Joins a pool, and starts one thread that keeps this process its member and one that answers other
+ * members. *out is the caller's, to be closed
  * with pando_close. Nothing of the options is kept. On failure *out is not set and `error` (may be NULL) has
  * one line that says why: INVALID options or URI; DENIED; BROKEN or TIMEOUT nobody answers; FULL the pool has
  * no room for another member; VERSION. */

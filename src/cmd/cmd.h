@@ -58,7 +58,9 @@ struct cmd_pool {
     const char *uri;
     const char *secret_file, *verbs;
     const char *tls_ca, *tls_cert, *tls_key;
+    const char *peer_listen, *peer_advertise;
     const char *log_level;
+    bool no_member; /* not an option: the command does not join the pool */
 };
 
 #define CMD_LOG_LEVEL_OPTION(settings, member, level)                                              \
@@ -102,12 +104,23 @@ struct cmd_pool {
          CONFIG_TEXT_INTO(settings, pool.tls_ca)},                                                 \
         {.name = "tls-cert",                                                                       \
          .metavar = "FILE",                                                                        \
-         .help = "tcp: this client's own certificate, where memory nodes ask for one (PEM).",      \
+         .help = "tcp: this client's own certificate, where memory nodes ask for one, and for "    \
+                 "being called by other members (PEM).",                                           \
          CONFIG_TEXT_INTO(settings, pool.tls_cert)},                                               \
         {.name = "tls-key",                                                                        \
          .metavar = "FILE",                                                                        \
          .help = "tcp: its private key (PEM).",                                                    \
          CONFIG_TEXT_INTO(settings, pool.tls_key)},                                                \
+        {.name = "peer-listen",                                                                    \
+         .metavar = "HOST:PORT",                                                                   \
+         .help = "tcp, verbs: where other members of the pool call this one, for example "         \
+                 "10.0.0.2:7100; or none. If this is not given: any port of the address that "     \
+                 "leads to the first memory node.",                                                \
+         CONFIG_TEXT_INTO(settings, pool.peer_listen)},                                            \
+        {.name = "peer-advertise",                                                                 \
+         .metavar = "HOST:PORT",                                                                   \
+         .help = "tcp, verbs: what they are told, if that is not the address it listens on.",      \
+         CONFIG_TEXT_INTO(settings, pool.peer_advertise)},                                         \
         CMD_LOG_LEVEL_OPTION(settings, pool.log_level, "error")
 
 /* Opens the pool of the options; NULL with an error said. */

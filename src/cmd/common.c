@@ -130,6 +130,9 @@ struct env *cmd_pool_open(const char *command, const struct cmd_pool *pool, int 
         .tls_ca = pool->tls_ca,
         .tls_cert = pool->tls_cert,
         .tls_key = pool->tls_key,
+        .peer_listen = pool->peer_listen,
+        .peer_advertise = pool->peer_advertise,
+        .no_member = pool->no_member,
     };
 
     *out_exit = EXIT_USAGE;

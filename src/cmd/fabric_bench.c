@@ -424,6 +424,7 @@ int cmd_fabric_bench(int argc, char **argv)
         result = check_op(&settings);
     if (result != EXIT_OK)
         goto out;
+    settings.pool.no_member = true;
     bench.env = cmd_pool_open("fabric-bench", &settings.pool, &result);
     if (bench.env != NULL) {
         result = bench_main(&bench);

@@ -415,6 +415,7 @@ int cmd_shell(int argc, char **argv)
             argv[i] = long_name;
     }
     if (cmd_load(&config, &shell_command, argc, argv, &settings, &result)) {
+        settings.pool.no_member = true;
         struct env *env = cmd_pool_open("shell", &settings.pool, &result);
         if (env != NULL) {
             result = shell_run(env, settings.command, false) ? EXIT_OK : EXIT_FAILED;

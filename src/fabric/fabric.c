@@ -7,6 +7,8 @@
 #include "fabric/fabric_int.h"
 #include "fabric/window/window.h"
 
+static const uint64_t ANSWER_PAUSE_NS = 100 * RT_NS_PER_US;
+
 /* ---- lists -------------------------------------------------------------------------------------
  */
 
@@ -168,12 +170,58 @@ void fabric_serve(struct fabric *fabric, fabric_handler handler, void *context)
     fabric->handler_context = context;
 }
 
+void fabric_answer(struct fabric *fabric, struct fabric_answerer *answerer)
+{
+    rt_latch_lock(&fabric->answer_latch);
+    fabric->answerer = answerer;
+    rt_latch_unlock(&fabric->answer_latch);
+}
+
+void fabric_answer_end_co(struct fabric *fabric, struct fabric_answerer *answerer)
+{
+    unsigned running;
+    rt_latch_lock(&fabric->answer_latch);
+    if (fabric->answerer == answerer)
+        fabric->answerer = NULL;
+    running = answerer->running;
+    rt_latch_unlock(&fabric->answer_latch);
+    while (running > 0) {
+        rt_sleep_co(ANSWER_PAUSE_NS);
+        rt_latch_lock(&fabric->answer_latch);
+        running = answerer->running;
+        rt_latch_unlock(&fabric->answer_latch);
+    }
+}
+
+/* Who answers that method, counted in; NULL: the process's handler. */
+static struct fabric_answerer *answerer_take(struct fabric *fabric, uint16_t method)
+{
+    rt_latch_lock(&fabric->answer_latch);
+    struct fabric_answerer *answerer = fabric->answerer;
+    if (answerer != NULL && answerer->method != method)
+        answerer = NULL;
+    if (answerer != NULL)
+        answerer->running++;
+    rt_latch_unlock(&fabric->answer_latch);
+    return answerer;
+}
+
 enum pando_status fabric_serve_request(struct fabric *fabric, struct fabric_request *request)
 {
+    enum pando_status status;
+    struct fabric_answerer *answerer = answerer_take(fabric, request->method);
+
     request->reply_size = 0;
-    if (fabric->handler == NULL)
-        return PANDO_UNSUPPORTED;
-    enum pando_status status = fabric->handler(fabric->handler_context, request);
+    if (answerer != NULL) {
+        status = answerer->handler(answerer->context, request);
+        rt_latch_lock(&fabric->answer_latch);
+        answerer->running--;
+        rt_latch_unlock(&fabric->answer_latch);
+    } else if (fabric->handler != NULL) {
+        status = fabric->handler(fabric->handler_context, request);
+    } else {
+        status = PANDO_UNSUPPORTED;
+    }
     pando_assert(request->reply_size <= FABRIC_CALL_BYTES_MAX);
     return status;
 }
@@ -203,6 +251,14 @@ enum pando_status fabric_call_co(struct fabric_endpoint *endpoint, uint16_t meth
 uint16_t fabric_self(const struct fabric *fabric)
 {
     return fabric->node;
+}
+
+void fabric_set_node(struct fabric *fabric, uint16_t node)
+{
+    if (fabric->node == FABRIC_NODE_UNKNOWN)
+        fabric->node_later = true;
+    if (fabric->node_later)
+        fabric->node = node;
 }
 
 uint64_t fabric_window_bytes(const struct fabric *fabric)

@@ -55,6 +55,7 @@ enum {
     FABRIC_OUTSTANDING_MAX = 16 * 1024,  /* lists in flight on an endpoint; more get AGAIN */
     FABRIC_MEMBERS_MAX = 1024,           /* identities that can be fenced: members 1 to 1023 */
     FABRIC_LOCATION_MAX = 96,            /* bytes of a location, its final NUL included */
+    FABRIC_NODE_UNKNOWN = 0xffff,        /* of a process that is told its node id later */
 };
 
 /* ---- addresses ------------------------------------------------------------------------------- */
@@ -209,6 +210,21 @@ typedef enum pando_status (*fabric_handler)(void *context, struct fabric_request
 /* Sets what answers calls to this process; before it listens. */
 void fabric_serve(struct fabric *fabric, fabric_handler handler, void *context);
 
+/* One method that is answered by somebody else than the rest, who comes and goes while the process
+ * listens: a member, which may live in the process of a memory node. Memory of the caller. */
+struct fabric_answerer {
+    uint16_t method;
+    fabric_handler handler;
+    void *context;
+    unsigned running; /* the fabric's; calls that are being answered */
+};
+
+/* From now on, and in place of whoever did so before. Any thread. */
+void fabric_answer(struct fabric *fabric, struct fabric_answerer *answerer);
+
+/* When it returns, none of its calls is running, and none will. OK also if it never began. */
+void fabric_answer_end_co(struct fabric *fabric, struct fabric_answerer *answerer);
+
 /* Sends a request and waits for the reply, of which up to reply_capacity bytes are stored and whose
  * size goes to *reply_size. A transport failure is BROKEN or TIMEOUT, and the call may have been
  * served all the same. */
@@ -219,6 +235,10 @@ PANDO_MUST_CHECK enum pando_status fabric_call_co(struct fabric_endpoint *endpoi
 /* ---- one's own window ------------------------------------------------------------------------ */
 
 uint16_t fabric_self(const struct fabric *fabric);
+
+/* Gives its id to a process that was opened as FABRIC_NODE_UNKNOWN, also again. One that was opened
+ * with an id keeps it. Any thread. */
+void fabric_set_node(struct fabric *fabric, uint16_t node);
 uint64_t fabric_window_bytes(const struct fabric *fabric);
 uint64_t fabric_device_bytes(const struct fabric *fabric);
 

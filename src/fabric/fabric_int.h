@@ -4,6 +4,8 @@
 #ifndef FABRIC_FABRIC_INT_H
 #define FABRIC_FABRIC_INT_H
 
+#include <stdatomic.h>
+
 #include "fabric/fabric.h"
 
 struct fabric_ops {
@@ -31,7 +33,8 @@ struct window;
 /* First member of every backend's own struct. */
 struct fabric {
     const struct fabric_ops *ops;
-    uint16_t node;
+    _Atomic uint16_t node;
+    atomic_bool node_later;      /* it came by fabric_set_node */
     enum fabric_target target;   /* what this process is to others */
     const struct window *window; /* NULL: it has none */
     uint64_t window_bytes;
@@ -41,6 +44,8 @@ struct fabric {
     _Atomic uint32_t identity; /* incarnation << 16 | member */
     fabric_handler handler;
     void *handler_context;
+    struct rt_latch answer_latch;
+    struct fabric_answerer *answerer; /* NULL: nobody; under the latch, as is how much it runs */
 };
 
 struct fabric_endpoint {

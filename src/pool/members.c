@@ -11,13 +11,13 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "pool/peer_fmt.h"
 #include "pool/pool_int.h"
 
 enum {
     BEATS_PER_LEASE = 4,
     LOOKS_PER_LEASE = 2,
     HUNG_LEASES = 8, /* a loop that has not turned for so long takes the member with it */
-    COMPUTE_NODE_BASE = 0x8000,
 };
 
 fabric_address pool_heartbeat_address(const struct pool *pool, uint16_t member)
@@ -62,6 +62,14 @@ static enum pando_status take_slot_co(struct pool *pool, struct fabric_endpoint 
     return PANDO_FULL;
 }
 
+/* Who the process is from now on. Before others see it alive: they may call it at once. */
+static void become(struct pool *pool)
+{
+    fabric_set_identity(pool->fabric, pool->identity);
+    fabric_set_node(pool->fabric, (uint16_t)(POOL_COMPUTE_FIRST | pool->identity.member));
+    pool_answers_begin(pool);
+}
+
 enum pando_status pool_member_join_co(struct pool *pool, struct fabric_endpoint *endpoint,
                                       const char *name)
 {
@@ -74,8 +82,8 @@ enum pando_status pool_member_join_co(struct pool *pool, struct fabric_endpoint 
         return status;
 
     uint16_t member = pool->identity.member;
-    struct pool_record record = {.lease_ns = pool->lease_ns,
-                                 .node = (uint16_t)(COMPUTE_NODE_BASE | member)};
+    become(pool);
+    struct pool_record record = {.lease_ns = pool->lease_ns, .node = fabric_self(pool->fabric)};
     snprintf(record.name, sizeof(record.name), "%s", name);
     snprintf(record.location, sizeof(record.location), "%s", fabric_location(pool->fabric));
     uint64_t sent_ns = rt_now_ns();

@@ -109,7 +109,6 @@ static enum pando_status introduce_co(struct pool *pool, const char *name, char 
     fabric_disconnect_co(endpoint);
     if (status != PANDO_OK)
         return fail(error, error_bytes, status, 0, "cannot become a member");
-    fabric_set_identity(pool->fabric, pool->identity);
     return PANDO_OK;
 }
 
@@ -144,6 +143,7 @@ enum pando_status pool_join_co(struct fabric *fabric, const struct pool_options 
     list_init(&pool->idle_allocators);
     list_init(&pool->idle_intents);
     rt_waitq_init(&pool->wake);
+    pool_answers_init(pool);
 
     enum pando_status status =
         introduce_co(pool, options->name == NULL ? "" : options->name, error, error_bytes);
@@ -155,6 +155,7 @@ enum pando_status pool_join_co(struct fabric *fabric, const struct pool_options 
             fail(error, error_bytes, status, 0, "cannot open a session");
     }
     if (status != PANDO_OK) {
+        pool_answers_end_co(pool);
         if (pool->own != NULL)
             pool_session_close_co(pool->own);
         pool_free(pool);
@@ -166,6 +167,7 @@ enum pando_status pool_join_co(struct fabric *fabric, const struct pool_options 
 
 void pool_leave_co(struct pool *pool)
 {
+    pool_answers_end_co(pool);
     pool_member_leave_co(pool);
     pool_session_close_co(pool->own);
     pando_assert(list_empty(&pool->sessions));
@@ -328,6 +330,9 @@ void pool_session_close_co(struct pool_session *session)
     rt_waitq_wake_all(&session->wake);
     while (!session->ticker_done)
         rt_yield_co();
+    while (session->fencing > 0)
+        rt_sleep_co(RT_NS_PER_MS);
+    pool_peers_close_co(session);
     for (uint16_t node = 0; node < pool->nodes; node++) {
         if (session->endpoints[node] != NULL)
             fabric_disconnect_co(session->endpoints[node]);
@@ -434,6 +439,7 @@ void pool_session_counters(const struct pool_session *session,
         fabric_counters_add(&out[fabric_endpoint_target(endpoint)],
                             fabric_endpoint_counters(endpoint));
     }
+    pool_peers_counters(session, &out[FABRIC_COMPUTE]);
 }
 
 enum pando_status pool_node_stats_co(struct pool_session *session, uint16_t node,

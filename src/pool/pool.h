@@ -221,6 +221,35 @@ PANDO_MUST_CHECK enum pando_status pool_drops_seen_co(struct pool_session *sessi
 PANDO_MUST_CHECK enum pando_status pool_drops_seen_by_all_co(struct pool_session *session,
                                                              uint64_t drops, bool *all);
 
+/* ---- calls between members (peers.c, answers.c) ---------------------------------------------- */
+
+enum { POOL_CALL_BYTES_MAX = FABRIC_CALL_BYTES_MAX - 16 }; /* of a body, and of a reply */
+
+/* Answers what other members call this process for, by table. It runs as a task on a loop of this
+ * process, may suspend, and gets a session of that loop; request->reply has room for
+ * POOL_CALL_BYTES_MAX. What it returns is what pool_call_co returns, so the outcome of an operation
+ * goes into the reply, where it cannot be mistaken for that of the call. (FENCED, which then is this
+ * process's own end, becomes BROKEN.) */
+typedef enum pando_status (*pool_answer_fn)(void *context, struct pool_session *session,
+                                            struct fabric_request *request);
+
+/* EXISTS: that table has one. Any thread. */
+PANDO_MUST_CHECK enum pando_status pool_answer(struct pool *pool, uint16_t table, pool_answer_fn fn,
+                                               void *context);
+
+/* No call is being answered for it when this returns. Not from an answer of that table. */
+void pool_answer_no_more_co(struct pool *pool, uint16_t table);
+
+/* Calls another member, or this one. Up to reply_capacity bytes of the reply are stored; its size goes
+ * to *reply_size. Connects once per session and member, and again, in bounded time, when that broke.
+ * Not served: NOT_FOUND there is no such member in that incarnation (any more), or it cannot be
+ * reached; STALE nobody there answers for that table; AGAIN it has too much to do; FENCED we are.
+ * BROKEN, TIMEOUT: it may have been served all the same. */
+PANDO_MUST_CHECK enum pando_status pool_call_co(struct pool_session *session,
+                                                struct fabric_identity member, uint16_t table,
+                                                uint16_t method, struct slice body, void *reply,
+                                                uint32_t reply_capacity, uint32_t *reply_size);
+
 /* ---- members and statistics ------------------------------------------------------------------ */
 
 struct pool_member {

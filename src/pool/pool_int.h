@@ -35,9 +35,16 @@ struct pool {
     struct list sessions;
     struct list idle_allocators;
     struct list idle_intents;
+
+    /* answers.c */
+    struct fabric_answerer answerer;
+    struct list answers;      /* who answers, by table; under the latch */
+    struct list answering;    /* sessions of the loops on which calls come; under the latch */
+    struct rt_waitq answered; /* some call has been */
 };
 
 struct allocator;
+struct pool_peer;
 
 enum { INTENT_SLOTS = POOL_CHUNK_BYTES / POOL_INTENT_BYTES };
 
@@ -69,6 +76,9 @@ struct pool_session {
     bool closing;
     bool ticker_done;
     struct rt_waitq wake;
+    struct pool_peer **peers; /* by member; NULL until the first is called */
+    struct fabric_counters former_peers;
+    unsigned fencing; /* tasks of recover.c that are still trying */
 };
 
 /* pool.c */
@@ -92,6 +102,21 @@ enum pando_status pool_member_join_co(struct pool *pool, struct fabric_endpoint 
 enum pando_status pool_member_start(struct pool *pool);
 void pool_member_leave_co(struct pool *pool);
 void pool_session_ticker_task(void *arg);
+
+/* answers.c */
+void pool_answers_init(struct pool *pool);
+
+/* Calls are let in from here on: the member has its identity. */
+void pool_answers_begin(struct pool *pool);
+void pool_answers_end_co(struct pool *pool);
+
+/* A call of this process itself, with the caller's own session. */
+PANDO_MUST_CHECK enum pando_status pool_answer_self_co(struct pool_session *session, uint16_t table,
+                                                       struct fabric_request *request);
+
+/* peers.c */
+void pool_peers_close_co(struct pool_session *session);
+void pool_peers_counters(const struct pool_session *session, struct fabric_counters *sum);
 
 /* directory.c: fn changes it under its lock, and has read it. */
 typedef enum pando_status (*pool_directory_fn)(struct pool_session *session,

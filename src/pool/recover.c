@@ -2,7 +2,7 @@
  * recover.c - taking over from a dead member (R14).
  *
  *   1  its heartbeat: alive (or joining) to fenced, by CAS
- *   2  fenced at every memory node and at every living member's window
+ *   2  fenced at every memory node, and at every living member that can be reached
  *   3  its intents whose home lock it still holds are redone
  *   4  its locks are released
  *   5  its memory is swept
@@ -21,6 +21,7 @@
 #include "base/assert.h"
 #include "base/log.h"
 #include "pool/intent.h"
+#include "pool/peer_fmt.h"
 #include "pool/pool_int.h"
 
 enum { PIECE_BYTES = 64 * 1024, HEADERS_PER_LIST = 128 };
@@ -109,39 +110,110 @@ static enum pando_status count_on_co(struct recovery *recovery, enum pool_member
 
 /* ---- 2: fencing ------------------------------------------------------------------------------ */
 
-static enum pando_status fence_member_window_co(struct recovery *recovery,
+/* Members' windows hold nothing of the pool, and what they do when they are called they do in their own
+ * name: a call of the dead that is served late is one whose outcome nobody knows. They are fenced so that
+ * this ends soon. One that cannot be reached, behind a firewall say, must not keep us from recovering. */
+struct fencing {
+    struct rt_task *waiter; /* NULL: it has gone on */
+    unsigned left;
+};
+
+struct window_fence {
+    struct fencing *fencing;
+    struct pool_session *session;
+    struct fabric_identity dead;
+    struct pool_member member;
+};
+
+static enum pando_status fence_member_window_co(struct fabric *fabric, struct fabric_identity dead,
                                                 const struct pool_member *member)
 {
     struct fabric_endpoint *endpoint;
-    struct fabric *fabric = recovery->pool->fabric;
     enum pando_status status =
         fabric_add_peer(fabric, member->record.node, FABRIC_COMPUTE, member->record.location);
     if (status == PANDO_OK)
         status = fabric_connect_co(fabric, member->record.node, &endpoint);
     if (status != PANDO_OK)
         return status;
-    status = fabric_fence_co(endpoint, recovery->dead);
+    status = fabric_fence_co(endpoint, dead);
     fabric_disconnect_co(endpoint);
     return status;
 }
 
+static void window_fence_task(void *arg)
+{
+    struct window_fence *fence = arg;
+    struct fencing *fencing = fence->fencing;
+    enum pando_status status =
+        fence_member_window_co(fence->session->pool->fabric, fence->dead, &fence->member);
+    if (status != PANDO_OK)
+        log_info("a member could not be told of a dead one",
+                 log_u64("member", fence->member.member), log_u64("dead", fence->dead.member),
+                 log_status("status", status));
+    fence->session->fencing--;
+    free(fence);
+    if (--fencing->left > 0)
+        return;
+    if (fencing->waiter != NULL)
+        rt_unpark(fencing->waiter);
+    else
+        free(fencing);
+}
+
+static bool has_window(const struct recovery *recovery, const struct pool_member *member)
+{
+    return member->beat.state == POOL_ALIVE && member->record.location[0] != '\0' &&
+           member->record.node >= POOL_COMPUTE_FIRST && member->member != recovery->dead.member;
+}
+
+static enum pando_status window_fence_start(struct recovery *recovery, struct fencing *fencing,
+                                            const struct pool_member *member)
+{
+    struct window_fence *fence = malloc(sizeof(*fence));
+    if (fence == NULL)
+        return PANDO_NO_MEMORY;
+    *fence = (struct window_fence){.fencing = fencing,
+                                   .session = recovery->session,
+                                   .dead = recovery->dead,
+                                   .member = *member};
+    enum pando_status status = rt_spawn(rt_loop_self(), window_fence_task, fence);
+    if (status != PANDO_OK) {
+        free(fence);
+        return status;
+    }
+    fencing->left++;
+    recovery->session->fencing++;
+    return PANDO_OK;
+}
+
+/* For a lease at the most; the tasks then go on by themselves. */
+static void fencing_wait_co(struct recovery *recovery, struct fencing *fencing)
+{
+    uint64_t deadline_ns = rt_now_ns() + recovery->pool->lease_ns;
+    fencing->waiter = rt_task_self();
+    while (fencing->left > 0 && rt_now_ns() < deadline_ns)
+        (void)rt_park_co(deadline_ns);
+    fencing->waiter = NULL;
+    if (fencing->left == 0)
+        free(fencing);
+}
+
 static enum pando_status fence_windows_co(struct recovery *recovery)
 {
-    unsigned count;
+    unsigned count = 0;
+    struct fencing *fencing = calloc(1, sizeof(*fencing));
     struct pool_member *members = malloc(POOL_MEMBERS * sizeof(*members));
-    if (members == NULL)
-        return PANDO_NO_MEMORY;
-    enum pando_status status = pool_members_co(recovery->session, members, POOL_MEMBERS, &count);
+    enum pando_status status = fencing == NULL || members == NULL ? PANDO_NO_MEMORY : PANDO_OK;
+
+    if (status == PANDO_OK)
+        status = pool_members_co(recovery->session, members, POOL_MEMBERS, &count);
     for (unsigned i = 0; i < count && status == PANDO_OK; i++) {
-        const struct pool_member *member = &members[i];
-        if (member->beat.state != POOL_ALIVE || member->record.location[0] == '\0' ||
-            member->member == recovery->dead.member ||
-            member->member == recovery->pool->identity.member)
-            continue;
-        /* One that lives but does not answer: wait for it, or for its own end. */
-        status = fence_member_window_co(recovery, member);
+        if (has_window(recovery, &members[i]))
+            status = window_fence_start(recovery, fencing, &members[i]);
     }
     free(members);
+    if (fencing != NULL)
+        fencing_wait_co(recovery, fencing);
     return status;
 }
 

@@ -24,7 +24,12 @@ struct env_options {
     const char *verbs;       /* verbs: the RDMA device, as in fabric_verbs_options; NULL: any */
     bool tls;
     const char *tls_ca, *tls_cert, *tls_key;
-    uint64_t window_bytes; /* of each compute node; 0: none */
+    uint64_t window_bytes; /* of each compute node; 0: a small one */
+
+    /* Where other members call this process. tcp, verbs: HOST:PORT to listen at, and to tell them; NULL:
+     * any port of the address from which memory node 0 is reached. "none": it cannot be called. */
+    const char *peer_listen, *peer_advertise;
+    bool no_member; /* it does not join: nobody will call it */
 };
 
 /* Opens what the URI names; memory nodes of embedded and simulated pools are started here. Errors

@@ -2,13 +2,16 @@
  * env_real.c - pools on real memory: this process is the only compute node, its threads are real.
  */
 #include <stdio.h>
+#include <string.h>
 
+#include "base/log.h"
 #include "fabric/shm/shm.h"
+#include "fabric/stream/stream.h"
 #include "fabric/tcp/tcp.h"
 #include "fabric/verbs/verbs.h"
 #include "store/env_int.h"
 
-enum { NODE_UNKNOWN = 0xffff }; /* of a client, until it has joined the pool */
+enum { COMPUTE_BYTES_MIN = 64 * 1024 }; /* a window for calls and fences alone */
 
 static enum pando_status open_embedded(struct env *env, char *error, size_t error_bytes)
 {
@@ -53,23 +56,83 @@ static enum pando_status add_memory_node(struct env *env, unsigned node, char *e
     return status;
 }
 
-static enum pando_status open_fabric(struct env *env, const struct env_options *options,
-                                     char *error, size_t error_bytes)
+/* ---- being called ---------------------------------------------------------------------------- */
+
+/* Where this process is to be found by other members, if it is. */
+struct callable {
+    bool wanted;                     /* by the options, by name */
+    char place[FABRIC_LOCATION_MAX]; /* "": nowhere */
+    const char *advertise;
+};
+
+static enum pando_status callable_of(const struct env *env, const struct env_options *options,
+                                     struct callable *out, char *error, size_t error_bytes)
 {
+    const char *listen = options->peer_listen;
+    /* To be found over TLS one needs a certificate of one's own. (Without an authority to trust one
+     * cannot connect at all: the fabric says so to those who do not listen.) */
+    bool mute = options->tls &&
+                (options->tls_ca == NULL || options->tls_cert == NULL || options->tls_key == NULL);
+    bool none = options->no_member || (listen != NULL && strcmp(listen, "none") == 0);
+    enum pando_status status = PANDO_OK;
+
+    *out = (struct callable){.advertise = options->peer_advertise};
+    if (none)
+        return PANDO_OK;
+    if (env->uri.kind == URI_SHM) {
+        status = fabric_shm_path_temporary(out->place, sizeof(out->place));
+    } else if (listen != NULL) {
+        if (mute || strlen(listen) >= sizeof(out->place)) {
+            snprintf(error, error_bytes,
+                     mute ? "--peer-listen with TLS needs --tls-ca, --tls-cert and --tls-key"
+                          : "--peer-listen: no such address");
+            return PANDO_INVALID;
+        }
+        out->wanted = true;
+        memcpy(out->place, listen, strlen(listen) + 1);
+    } else if (!mute) {
+        status = socket_route(env->uri.places[0], out->place, sizeof(out->place));
+    }
+    if (status != PANDO_OK)
+        out->place[0] = '\0';
+    return PANDO_OK;
+}
+
+/* ---- the fabric ------------------------------------------------------------------------------ */
+
+static enum pando_status open_fabric(struct env *env, const struct env_options *options,
+                                     const struct callable *callable, char *error,
+                                     size_t error_bytes)
+{
+    bool window = callable->place[0] != '\0';
+    const char *place = window ? callable->place : NULL;
+    uint64_t bytes = !window                                  ? 0
+                     : env->compute_bytes > COMPUTE_BYTES_MIN ? env->compute_bytes
+                                                              : COMPUTE_BYTES_MIN;
     struct fabric_tls tls = {.enabled = options->tls,
                              .ca_file = options->tls_ca,
                              .cert_file = options->tls_cert,
                              .key_file = options->tls_key};
-    struct fabric_shm_options shm = {.node = NODE_UNKNOWN, .target = FABRIC_COMPUTE};
-    struct fabric_tcp_options tcp = {.node = NODE_UNKNOWN,
+    struct fabric_shm_options shm = {.node = FABRIC_NODE_UNKNOWN,
                                      .target = FABRIC_COMPUTE,
+                                     .path = place,
+                                     .temporary = true,
+                                     .host_bytes = bytes};
+    struct fabric_tcp_options tcp = {.node = FABRIC_NODE_UNKNOWN,
+                                     .target = FABRIC_COMPUTE,
+                                     .listen = place,
+                                     .advertise = callable->advertise,
                                      .secret_file = options->secret_file,
-                                     .tls = tls};
-    struct fabric_verbs_options verbs = {.node = NODE_UNKNOWN,
+                                     .tls = tls,
+                                     .host_bytes = bytes};
+    struct fabric_verbs_options verbs = {.node = FABRIC_NODE_UNKNOWN,
                                          .target = FABRIC_COMPUTE,
                                          .device = options->verbs,
+                                         .listen = place,
+                                         .advertise = callable->advertise,
                                          .secret_file = options->secret_file,
-                                         .tls = tls};
+                                         .tls = tls,
+                                         .host_bytes = bytes};
     switch (env->uri.kind) {
     case URI_SHM:
         return fabric_shm_open(&shm, &env->fabric, error, error_bytes);
@@ -80,18 +143,33 @@ static enum pando_status open_fabric(struct env *env, const struct env_options *
     }
 }
 
+static enum pando_status start_fabric(struct env *env, char *error, size_t error_bytes)
+{
+    enum pando_status status = env->uri.kind == URI_SHM     ? fabric_shm_start(env->fabric)
+                               : env->uri.kind == URI_VERBS ? fabric_verbs_start(env->fabric)
+                                                            : fabric_tcp_start(env->fabric);
+    if (status != PANDO_OK)
+        snprintf(error, error_bytes, "cannot start a thread for calls of other members: %s",
+                 pando_status_text(status));
+    return status;
+}
+
 static enum pando_status open_client(struct env *env, const struct env_options *options,
                                      char *error, size_t error_bytes)
 {
-    if (env->compute_bytes > 0) {
-        snprintf(error, error_bytes, "a compute node on %s has no window yet",
-                 uri_kind_name(env->uri.kind));
-        return PANDO_UNSUPPORTED;
+    struct callable callable;
+    enum pando_status status = callable_of(env, options, &callable, error, error_bytes);
+    if (status == PANDO_OK)
+        status = open_fabric(env, options, &callable, error, error_bytes);
+    /* Nobody asked for it by name: do without. Whatever else is wrong goes wrong again. */
+    if (status != PANDO_OK && callable.place[0] != '\0' && !callable.wanted) {
+        log_info("other members cannot call this one", log_text("why", error));
+        callable.place[0] = '\0';
+        status = open_fabric(env, options, &callable, error, error_bytes);
     }
-    enum pando_status status = open_fabric(env, options, error, error_bytes);
     for (unsigned i = 0; status == PANDO_OK && i < env->uri.memory; i++)
         status = add_memory_node(env, i, error, error_bytes);
-    return status;
+    return status == PANDO_OK ? start_fabric(env, error, error_bytes) : status;
 }
 
 enum pando_status env_real_open(struct env *env, const struct env_options *options, char *error,

@@ -102,6 +102,8 @@ static enum pando_status world_open(struct pando_pool *pool, const struct pando_
         .tls_ca = options->tls_ca,
         .tls_cert = options->tls_cert,
         .tls_key = options->tls_key,
+        .peer_listen = options->peer_listen,
+        .peer_advertise = options->peer_advertise,
     };
     if (strncmp(options->uri, "sim:", 4) == 0) {
         snprintf(

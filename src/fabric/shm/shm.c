@@ -4,13 +4,10 @@
 #include "fabric/shm/shm.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -70,31 +67,6 @@ static enum pando_status location_set(char *location, const char *path, char *er
 
 /* ---- the window ------------------------------------------------------------------------------ */
 
-/* True when the path still leads to this file. */
-static bool path_leads_to(const char *path, int fd)
-{
-    struct stat by_name, by_fd;
-    return stat(path, &by_name) == 0 && fstat(fd, &by_fd) == 0 && by_name.st_dev == by_fd.st_dev &&
-           by_name.st_ino == by_fd.st_ino;
-}
-
-/*
- * A temporary window starts empty: what a process that was killed left behind is removed. Only a
- * window is, and only by the one who holds its lock while the path leads to it, so that of two who
- * try none removes what the other has just made.
- */
-static void remove_leftover(const char *path)
-{
-    uint64_t magic = 0;
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0)
-        return;
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && path_leads_to(path, fd) &&
-        pread(fd, &magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) && magic == WINDOW_MAGIC)
-        (void)unlink(path);
-    close(fd);
-}
-
 static enum pando_status map_file(struct shm_fabric *fabric,
                                   const struct fabric_shm_options *options, char *error,
                                   size_t error_bytes)
@@ -103,13 +75,13 @@ static enum pando_status map_file(struct shm_fabric *fabric,
 
     for (int i = 0; i < MAP_ATTEMPTS; i++) {
         if (options->temporary)
-            remove_leftover(path);
+            shm_leftover_remove(path);
         enum pando_status status =
             window_map_file(&fabric->window, path, WINDOW_CREATE, options->node,
                             options->host_bytes, options->device_bytes, error, error_bytes);
         if (status != PANDO_OK)
             return status;
-        if (path_leads_to(path, fabric->window.fd))
+        if (shm_path_leads_to(path, fabric->window.fd))
             return PANDO_OK;
         /* Between open and lock its former owner removed it. */
         window_unmap(&fabric->window);
@@ -200,7 +172,7 @@ static void remove_names(struct shm_fabric *fabric, bool served)
     shm_socket_address(fabric->base.location, &address);
     if (served)
         (void)unlink(address.sun_path);
-    if (fabric->temporary && path_leads_to(fabric->base.location, fabric->window.fd))
+    if (fabric->temporary && shm_path_leads_to(fabric->base.location, fabric->window.fd))
         (void)unlink(fabric->base.location);
 }
 

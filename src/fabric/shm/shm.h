@@ -37,6 +37,10 @@ PANDO_MUST_CHECK enum pando_status fabric_shm_start(struct fabric *fabric);
 PANDO_MUST_CHECK enum pando_status fabric_shm_path(const char *name, uint64_t bytes, char *path,
                                                    size_t path_bytes);
 
+/* A path for a window that goes with the process: in /dev/shm, under a name nobody has. What processes
+ * that were killed have left there is removed. IO: there is no such place. */
+PANDO_MUST_CHECK enum pando_status fabric_shm_path_temporary(char *path, size_t path_bytes);
+
 /* True when the window existed before and its contents were kept. */
 bool fabric_shm_reused(const struct fabric *fabric);
 bool fabric_shm_huge(const struct fabric *fabric);

@@ -3,6 +3,7 @@
  *
  *   shm.c       a process's part of the fabric: its window, open and close
  *   path.c      where a named window lies
+ *   temporary.c windows that go with their process
  *   peers.c     where others are, and the mappings of their windows
  *   endpoint.c  connect, reconnect, disconnect; the operations table
  *   post.c      lists
@@ -61,6 +62,16 @@ static inline bool shm_not_later(uint16_t a, uint16_t b)
 /* The socket beside a window. `out` has room for it: a location is shorter than a socket's path. */
 struct sockaddr_un;
 void shm_socket_address(const char *location, struct sockaddr_un *out);
+
+/* ---- temporary.c ----------------------------------------------------------------------------- */
+
+/* True when the path still leads to this file. */
+bool shm_path_leads_to(const char *path, int fd);
+
+/* Removes what a process that was killed has left at that path. Only a window is, and only by the one who
+ * holds its lock while the path leads to it, so that of two who try none removes what the other has just
+ * made. */
+void shm_leftover_remove(const char *path);
 
 /* ---- peers.c --------------------------------------------------------------------------------- */
 

@@ -1,6 +1,7 @@
 /*
  * node.c - the network, its machines, the processes on them, and their faults.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,6 +92,8 @@ static struct process *process_create(struct fabric_sim *net, struct machine *ma
     process->base.window = &machine->window;
     process->base.window_bytes = machine->window.host_bytes;
     process->base.device_bytes = machine->window.device_bytes;
+    /* All nodes know each other; it says that there is something to be reached. */
+    snprintf(process->base.location, sizeof(process->base.location), "sim:%u", machine->node);
     process->net = net;
     process->machine = machine;
     process->life = life;

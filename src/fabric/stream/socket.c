@@ -128,6 +128,31 @@ bool socket_peer_is_local(int fd)
     return IN6_IS_ADDR_LOOPBACK(ipv6) || (IN6_IS_ADDR_V4MAPPED(ipv6) && ipv6->s6_addr[12] == 127);
 }
 
+enum pando_status socket_route(const char *host_port, char *out, size_t size)
+{
+    struct socket_address there, here = {.size = sizeof(here.storage)};
+    char error[256];
+    enum pando_status status = socket_resolve(host_port, false, &there, error, sizeof(error));
+    if (status != PANDO_OK)
+        return status;
+    /* To connect a datagram socket is to ask for the route only. */
+    int fd = socket(there.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return PANDO_IO;
+    status = PANDO_BROKEN;
+    if (connect(fd, (const struct sockaddr *)&there.storage, there.size) == 0 &&
+        getsockname(fd, (struct sockaddr *)&here.storage, &here.size) == 0) {
+        if (here.storage.ss_family == AF_INET6)
+            ((struct sockaddr_in6 *)&here.storage)->sin6_port = 0;
+        else
+            ((struct sockaddr_in *)&here.storage)->sin_port = 0;
+        name_of(&here, out, size);
+        status = out[0] != '\0' ? PANDO_OK : PANDO_IO;
+    }
+    close(fd);
+    return status;
+}
+
 int socket_connect(const struct socket_address *address)
 {
     int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);

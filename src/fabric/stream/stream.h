@@ -77,6 +77,10 @@ PANDO_MUST_CHECK enum pando_status socket_resolve(const char *host_port, bool pa
                                                   struct socket_address *out, char *error,
                                                   size_t error_bytes);
 
+/* "host:0" with this machine's own address from which that place is reached; nothing is sent there.
+ * Looks names up, which may block. BROKEN: no way leads there. */
+PANDO_MUST_CHECK enum pando_status socket_route(const char *host_port, char *out, size_t size);
+
 /* A listening, non-blocking socket. BUSY: the port is in use. */
 PANDO_MUST_CHECK enum pando_status socket_listen(const struct socket_address *address,
                                                  const char *name, int *out_fd, char *error,

@@ -1,0 +1,76 @@
+/*
+ * temporary.c - windows that go with their process, and what is left of them when it was killed.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "fabric/shm/shm_int.h"
+
+enum { SWEEP_MAX = 4096 }; /* files that are looked at */
+
+static const char FOLDER[] = "/dev/shm";
+static const char PREFIX[] = "pando-peer-";
+
+bool shm_path_leads_to(const char *path, int fd)
+{
+    struct stat by_name, by_fd;
+    return stat(path, &by_name) == 0 && fstat(fd, &by_fd) == 0 && by_name.st_dev == by_fd.st_dev &&
+           by_name.st_ino == by_fd.st_ino;
+}
+
+static bool is_window(int fd)
+{
+    uint64_t magic = 0;
+    return pread(fd, &magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) && magic == WINDOW_MAGIC;
+}
+
+/* A file that is no window yet is not locked even for a moment: its maker is about to. */
+void shm_leftover_remove(const char *path)
+{
+    struct sockaddr_un address;
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return;
+    if (is_window(fd) && flock(fd, LOCK_EX | LOCK_NB) == 0 && shm_path_leads_to(path, fd)) {
+        shm_socket_address(path, &address);
+        (void)unlink(address.sun_path);
+        (void)unlink(path);
+    }
+    close(fd);
+}
+
+static void sweep(void)
+{
+    char path[FABRIC_LOCATION_MAX];
+    const struct dirent *entry;
+    DIR *folder = opendir(FOLDER);
+
+    if (folder == NULL)
+        return;
+    for (int i = 0; i < SWEEP_MAX && (entry = readdir(folder)) != NULL; i++) {
+        size_t length = strlen(entry->d_name);
+        if (strncmp(entry->d_name, PREFIX, sizeof(PREFIX) - 1) != 0 ||
+            length >= sizeof(path) - sizeof(FOLDER) || strstr(entry->d_name, ".sock") != NULL)
+            continue;
+        snprintf(path, sizeof(path), "%s/%.*s", FOLDER, (int)(sizeof(path) - sizeof(FOLDER) - 1),
+                 entry->d_name);
+        shm_leftover_remove(path);
+    }
+    closedir(folder);
+}
+
+enum pando_status fabric_shm_path_temporary(char *path, size_t path_bytes)
+{
+    if (access(FOLDER, W_OK) != 0)
+        return PANDO_IO;
+    sweep();
+    int length = snprintf(path, path_bytes, "%s/%s%016llx", FOLDER, PREFIX,
+                          (unsigned long long)rt_entropy());
+    return length > 0 && (size_t)length < path_bytes ? PANDO_OK : PANDO_TOO_LARGE;
+}
