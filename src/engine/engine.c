@@ -4,6 +4,9 @@
  */
 #include "engine/engine.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "base/assert.h"
 #include "rt/rt.h"
 
@@ -65,6 +68,57 @@ enum pando_status engine_attach_co(struct engine_table *table, struct pool_sessi
 void engine_detach_co(struct engine *engine)
 {
     engine->ops->detach_co(engine);
+}
+
+/* ---- techniques ------------------------------------------------------------------------------ */
+
+static bool *switch_find(const struct engine_switch *switches, size_t count, void *on,
+                         const char *name, size_t size)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strlen(switches[i].name) == size && memcmp(switches[i].name, name, size) == 0)
+            return (bool *)((char *)on + switches[i].offset);
+    }
+    return NULL;
+}
+
+static void switches_list(const struct engine_switch *switches, size_t count, char *text,
+                          size_t bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < count; i++) {
+        if (strncmp(switches[i].name, "break-", 6) == 0)
+            continue;
+        int size =
+            snprintf(text + used, bytes - used, "%s%s", used > 0 ? ", " : "", switches[i].name);
+        if (size < 0 || (size_t)size >= bytes - used)
+            return;
+        used += (size_t)size;
+    }
+}
+
+enum pando_status engine_switches_parse(const char *engine, const struct engine_switch *switches,
+                                        size_t count, void *on, const char *without, char *error,
+                                        size_t error_bytes)
+{
+    for (size_t i = 0; i < count; i++)
+        *(bool *)((char *)on + switches[i].offset) = true;
+    while (without != NULL && *without != '\0') {
+        size_t size = strcspn(without, ",");
+        bool *found = switch_find(switches, count, on, without, size);
+        if (size > 0 && found == NULL) {
+            char all[256];
+            switches_list(switches, count, all, sizeof(all));
+            snprintf(error, error_bytes, "%s has no technique '%.*s'; it has %s", engine, (int)size,
+                     without, all);
+            return PANDO_INVALID;
+        }
+        if (found != NULL)
+            *found = false;
+        without += size + (without[size] == ',');
+    }
+    return PANDO_OK;
 }
 
 /* ---- arguments ------------------------------------------------------------------------------- */

@@ -197,6 +197,19 @@ struct engine_ops {
                                    size_t error_bytes);
 };
 
+/* A technique that can be switched off: a bool at that offset of the engine's own struct. Names that
+ * begin with "break-" are for tests. */
+struct engine_switch {
+    const char *name;
+    size_t offset;
+};
+
+/* All on but those that are named in the comma-separated list. INVALID: there is no such; error says
+ * which there are. */
+PANDO_MUST_CHECK enum pando_status
+engine_switches_parse(const char *engine, const struct engine_switch *switches, size_t count,
+                      void *on, const char *without, char *error, size_t error_bytes);
+
 /* First members of every engine's own structs. */
 struct engine_table {
     const struct engine_ops *ops;

@@ -2,14 +2,22 @@
 
 #include <string.h>
 
+#include "tree/dex/dex.h"
 #include "tree/sherman/sherman.h"
+
+static const struct engine_ops *const engines[] = {&sherman_engine, &dex_engine};
+enum { ENGINES = sizeof(engines) / sizeof(engines[0]) };
 
 const struct engine_ops *store_engine(const char *name)
 {
-    return strcmp(name, sherman_engine.name) == 0 ? &sherman_engine : NULL;
+    for (int i = 0; i < ENGINES; i++) {
+        if (strcmp(name, engines[i]->name) == 0)
+            return engines[i];
+    }
+    return NULL;
 }
 
 const char *store_engine_names(void)
 {
-    return "sherman";
+    return "sherman, dex";
 }

@@ -43,6 +43,7 @@ static const struct {
 } known_engines[] = {
     {"model", "delay"},
     {"sherman", "combine,onchip,hierarchical,queue,handover,twolevel,cache,lockread,backoff"},
+    {"dex", "cooling-map,path-aware,admission,prefetch,log,merge"},
 };
 enum { ENGINES = sizeof(known_engines) / sizeof(known_engines[0]) };
 

@@ -8,6 +8,7 @@
  * from the root. Whoever comes to a cooling page meanwhile makes it hot again.
  */
 #include "base/assert.h"
+#include "base/log.h"
 #include "tree/dex/dex_int.h"
 
 enum {
@@ -84,8 +85,8 @@ void dex_unswizzle(struct dex_table *table, uint32_t parent, uint32_t index)
     struct frame *frame = frame_at(&table->frames, index);
     uint8_t *bytes = frame_bytes(&table->frames, parent);
     uint8_t low[PAGE_KEY_ROOM];
-    uint32_t at = page_child_index(&table->layout, bytes,
-                                   page_low(frame_bytes(&table->frames, index), low));
+    uint32_t at =
+        page_child_index(&table->layout, bytes, page_low(frame_bytes(&table->frames, index), low));
     pando_assert(page_child(&table->layout, bytes, at) == frame_word(index));
     page_set_child(&table->layout, bytes, at, frame->address);
     frame->parent = FRAME_NONE;
@@ -225,6 +226,8 @@ enum pando_status dex_frame_co(struct dex *self, uint32_t *out)
         if (tries % 16 == 15)
             rt_sleep_co(RT_NS_PER_US);
     }
+    log_error("no frame of the cache becomes free", log_u64("table", table->id),
+              log_u64("frames", table->frames.count));
     return PANDO_TIMEOUT;
 }
 

@@ -16,8 +16,8 @@ _Static_assert(sizeof(struct cooling_bucket) == 64, "a cache line");
 
 enum pando_status cooling_create(struct cooling *cooling, uint32_t frames, bool single)
 {
-    *cooling = (struct cooling){
-        .count = frames / SLOTS + 1, .single = single, .capacity = frames + 1};
+    *cooling =
+        (struct cooling){.count = frames / SLOTS + 1, .single = single, .capacity = frames + 1};
     if (single)
         cooling->queue = malloc(cooling->capacity * sizeof(uint32_t));
     else

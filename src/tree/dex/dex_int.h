@@ -29,7 +29,7 @@ struct dex_switches {
     bool prefetch;    /* scans ask for leaves ahead */
     bool log;         /* an acknowledged write survives this process: durability */
     bool merge;
-    bool balance; /* owners give keys to others that have less to do */
+    bool balance;                   /* owners give keys to others that have less to do */
     bool cells, replay, invalidate; /* break-cells, break-replay, break-invalidate */
 };
 
@@ -60,23 +60,23 @@ struct dex_table {
     _Atomic(struct map *) map;
     _Atomic uint32_t generation;
     struct rt_latch handles_latch;
-    struct list handles; /* struct dex */
-    struct dex_log *log; /* of this process; made with the first ownership */
+    struct list handles;       /* struct dex */
+    struct dex_log *log;       /* of this process; made with the first ownership */
     atomic_bool changing;      /* one change of ownership at a time */
     atomic_bool checkpointing; /* one at a time, too */
     atomic_bool doubt;         /* an owner could not be reached: the map may be old */
 
     /* The background task, on the loop that opened the table. */
     struct dex *keeper;
-    struct pool_session *keeper_session;
-    bool closing;
-    bool keeper_done, keeper_started;
+    atomic_bool closing, keeper_done;
+    bool keeper_started;
+    bool dropped;
     struct rt_waitq wake;
 };
 
 /* A page's bytes and room to build others; taken from and given back to the thread's handle. */
-struct scratch {
-    struct scratch *next;
+struct dex_scratch {
+    struct dex_scratch *next;
     uint8_t *page, *image, *sibling, *other; /* page_bytes each */
     uint8_t *value;                          /* VALUE_ROOM */
     uint8_t *blob;                           /* a long value, when one was fetched */
@@ -91,7 +91,7 @@ struct dex {
     struct dex_table *table;
     struct list link;
     bool serves; /* it answers others */
-    struct scratch *free_scratch;
+    struct dex_scratch *free_scratch;
     uint32_t free_frames[FREE_FRAMES_MAX];
     uint32_t free_count;
     _Atomic uint32_t active[2]; /* operations under way, by the parity of their generation */
@@ -113,13 +113,12 @@ static inline uint64_t dex_self(const struct dex_table *table)
     return map_member(pool_identity(table->pool));
 }
 
-struct scratch *scratch_take(struct dex *self);
-void scratch_give(struct dex *self, struct scratch *scratch);
+struct dex_scratch *dex_scratch_take(struct dex *self);
+void dex_scratch_give(struct dex *self, struct dex_scratch *scratch);
 
 /* A handle for another thread, without what an engine's user sees: table.c. */
-PANDO_MUST_CHECK enum pando_status dex_handle_create(struct dex_table *table,
-                                                     struct pool_session *session,
-                                                     struct dex **out);
+PANDO_MUST_CHECK enum pando_status
+dex_handle_create(struct dex_table *table, struct pool_session *session, struct dex **out);
 void dex_handle_destroy(struct dex *self);
 
 /* Bounded loops that begin again: sleeps a little, and counts. */
@@ -174,7 +173,7 @@ struct dex_change {
     const struct pool_lock *lock; /* released with it; NULL: none is held */
     bool plain;                   /* without an intent: fresh blocks, or when losses are accepted */
 };
-PANDO_MUST_CHECK enum pando_status dex_change_co(struct dex *self, struct scratch *scratch,
+PANDO_MUST_CHECK enum pando_status dex_change_co(struct dex *self, struct dex_scratch *scratch,
                                                  const struct dex_change *change);
 
 /* A copy of a cached page as it is to be in the pool: children by their addresses. Its latch is
@@ -229,7 +228,7 @@ struct dex_spot {
     uint64_t version; /* as it was looked at */
     uint32_t parent;  /* FRAME_NONE for the root */
     uint64_t parent_version;
-    bool private;     /* nobody else sees the frame: it is BUSY, and its latch is ours */
+    bool private; /* nobody else sees the frame: it is BUSY, and its latch is ours */
 };
 
 PANDO_MUST_CHECK enum pando_status dex_find_co(struct dex *self, const struct dex_target *target,
@@ -249,7 +248,7 @@ enum pando_status dex_scan_co(struct engine *engine, const struct engine_range *
 
 /* Those of keys that are this process's own; the caller has entered. AGAIN: they are not any more. */
 PANDO_MUST_CHECK enum pando_status dex_local_get_co(struct dex *self, struct slice key,
-                                                    struct scratch *scratch, bool *blob,
+                                                    struct dex_scratch *scratch, bool *blob,
                                                     void *value, size_t capacity, size_t *size);
 
 /* What is to become of a key: decided by a function, here; blobs may be made before. */
@@ -272,7 +271,7 @@ PANDO_MUST_CHECK enum pando_status dex_local_modify_co(struct dex *self,
 
 /* The leaf with a key (or those just below it) as it is now, copied to scratch->page. */
 PANDO_MUST_CHECK enum pando_status dex_local_leaf_co(struct dex *self, struct slice key,
-                                                     bool before, struct scratch *scratch);
+                                                     bool before, struct dex_scratch *scratch);
 
 /* What was read is only told when it is sure to last (R34), and we still are who we were (R39). */
 PANDO_MUST_CHECK enum pando_status dex_settle_co(struct dex *self, uint64_t end);
@@ -295,8 +294,11 @@ void dex_merge_co(struct dex *self, struct slice key, uint8_t level);
  * is current; its latch is held. *locked says whether there was a lock to take. STALE: it was not
  * current, but is now; nothing is locked. */
 PANDO_MUST_CHECK enum pando_status dex_own_page_co(struct dex *self, uint32_t frame,
-                                                   struct scratch *scratch, struct pool_lock *lock,
-                                                   bool *locked);
+                                                   struct dex_scratch *scratch,
+                                                   struct pool_lock *lock, bool *locked);
+
+/* Whether a page is the one of its level that is on the way to the target. */
+bool dex_covers(const uint8_t *bytes, uint8_t level, const struct dex_target *target);
 
 /* Which child of a page is on the way to the target. */
 uint32_t dex_child_index(const struct dex_table *table, const uint8_t *bytes,
@@ -307,6 +309,9 @@ uint32_t dex_child_index(const struct dex_table *table, const uint8_t *bytes,
 /* A key that is not ours: takes it over if nobody has it (any more), and otherwise says who does. */
 PANDO_MUST_CHECK enum pando_status dex_claim_co(struct dex *self, struct slice key,
                                                 uint64_t *owner);
+
+/* Whether a member is gone for good: fenced everywhere, what it left half done finished. */
+PANDO_MUST_CHECK enum pando_status dex_gone_co(struct dex *self, uint64_t member, bool *gone);
 
 /* Gives the keys from low to high (or to the end), as far as they are ours, to a member, or to nobody.
  * Ends of the range are moved to where leaves end. */
@@ -344,7 +349,7 @@ PANDO_MUST_CHECK enum pando_status dex_forward_modify_co(struct dex *self, uint6
 /* Pairs of one owner's leaves from the cursor on, into scratch->page as a page of its own. */
 PANDO_MUST_CHECK enum pando_status dex_forward_leaf_co(struct dex *self, uint64_t owner,
                                                        struct slice key, bool before,
-                                                       struct scratch *scratch);
+                                                       struct dex_scratch *scratch);
 PANDO_MUST_CHECK enum pando_status dex_forward_flush_co(struct dex *self, uint64_t owner);
 PANDO_MUST_CHECK enum pando_status dex_forward_give_co(struct dex *self, uint64_t owner,
                                                        const struct dex_range *range, uint64_t to);

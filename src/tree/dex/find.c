@@ -8,6 +8,7 @@
  * from the root.
  */
 #include "base/assert.h"
+#include "base/log.h"
 #include "tree/dex/dex_int.h"
 
 enum {
@@ -42,8 +43,7 @@ uint32_t dex_child_index(const struct dex_table *table, const uint8_t *bytes,
     return at;
 }
 
-/* Whether a page is the one that the target wants at this level. */
-static bool fits(const uint8_t *bytes, uint8_t level, const struct dex_target *target)
+bool dex_covers(const uint8_t *bytes, uint8_t level, const struct dex_target *target)
 {
     uint8_t fence[PAGE_KEY_ROOM];
     struct slice high;
@@ -154,7 +154,7 @@ static enum pando_status load_co(struct step *step)
     }
     dex_count(&table->stats.misses);
     frame->epoch = dex_epoch(table);
-    struct scratch *scratch = scratch_take(self);
+    struct dex_scratch *scratch = dex_scratch_take(self);
     status = dex_read_co(self, step->word, scratch->page);
     if (status == PANDO_OK) {
         page_copy(frame_bytes(&table->frames, index), scratch->page, table->layout.page_bytes);
@@ -163,7 +163,7 @@ static enum pando_status load_co(struct step *step)
         frame_remove(&table->frames, index);
         dex_frame_free(self, index);
     }
-    scratch_give(self, scratch);
+    dex_scratch_give(self, scratch);
     return status;
 }
 
@@ -238,7 +238,7 @@ static enum pando_status descend_co(struct dex *self, const struct dex_target *t
         if (status != PANDO_OK && !stale)
             return status;
         if (!stale) {
-            bool right = fits(frame_bytes(frames, step.child), step.level, target);
+            bool right = dex_covers(frame_bytes(frames, step.child), step.level, target);
             if (!step.private && !frame_same(frame_at(frames, step.child), step.version))
                 return PANDO_AGAIN;
             stale = !right;
@@ -274,5 +274,7 @@ enum pando_status dex_find_co(struct dex *self, const struct dex_target *target,
         else
             rt_race_point();
     }
+    log_error("a page cannot be reached", log_u64("table", self->table->id),
+              log_u64("level", target->level));
     return PANDO_TIMEOUT;
 }

@@ -34,9 +34,9 @@ static enum pando_status call_co(struct dex *self, uint64_t owner, enum dex_meth
 {
     uint32_t got = 0;
     dex_count(&self->table->stats.forwarded);
-    enum pando_status status = pool_call_co(self->base.session, map_identity(owner),
-                                            self->table->id, (uint16_t)method, body, reply,
-                                            capacity, size != NULL ? size : &got);
+    enum pando_status status =
+        pool_call_co(self->base.session, map_identity(owner), self->table->id, (uint16_t)method,
+                     body, reply, capacity, size != NULL ? size : &got);
     return judge(self, status, changes);
 }
 
@@ -44,13 +44,13 @@ static enum pando_status call_co(struct dex *self, uint64_t owner, enum dex_meth
 
 /* What the owner has, as it lies in its leaf; NOT_FOUND. In a buffer of the scratch. */
 static enum pando_status raw_get_co(struct dex *self, uint64_t owner, struct slice key,
-                                    struct scratch *scratch, struct slice *value, bool *blob)
+                                    struct dex_scratch *scratch, struct slice *value, bool *blob)
 {
     struct dex_get_reply head;
     uint32_t size = 0;
-    enum pando_status status = pool_call_co(self->base.session, map_identity(owner),
-                                            self->table->id, DEX_CALL_GET, key, scratch->intent,
-                                            POOL_INTENT_BYTES, &size);
+    enum pando_status status =
+        pool_call_co(self->base.session, map_identity(owner), self->table->id, DEX_CALL_GET, key,
+                     scratch->intent, POOL_INTENT_BYTES, &size);
     dex_count(&self->table->stats.forwarded);
     status = judge(self, status, false);
     if (status != PANDO_OK)
@@ -66,7 +66,7 @@ static enum pando_status raw_get_co(struct dex *self, uint64_t owner, struct sli
 enum pando_status dex_forward_get_co(struct dex *self, uint64_t owner, struct slice key,
                                      void *value, size_t capacity, size_t *size)
 {
-    struct scratch *scratch = scratch_take(self);
+    struct dex_scratch *scratch = dex_scratch_take(self);
     struct slice found;
     bool blob;
     enum pando_status status = raw_get_co(self, owner, key, scratch, &found, &blob);
@@ -83,12 +83,12 @@ enum pando_status dex_forward_get_co(struct dex *self, uint64_t owner, struct sl
         if (stored > 0)
             memcpy(value, found.data, stored);
     }
-    scratch_give(self, scratch);
+    dex_scratch_give(self, scratch);
     return status;
 }
 
 enum pando_status dex_forward_leaf_co(struct dex *self, uint64_t owner, struct slice key,
-                                      bool before, struct scratch *scratch)
+                                      bool before, struct dex_scratch *scratch)
 {
     struct dex_leaf_request head = {.before = before};
     uint8_t body[sizeof(head) + PAGE_KEY_ROOM + 8];
@@ -130,7 +130,7 @@ static enum pando_status pack_value_co(struct dex *self, struct parcel *parcel)
 }
 
 static enum pando_status send_co(struct dex *self, uint64_t owner, struct slice key,
-                                 struct parcel *parcel, struct scratch *scratch,
+                                 struct parcel *parcel, struct dex_scratch *scratch,
                                  struct dex_modify_reply *reply)
 {
     uint8_t *body = scratch->intent;
@@ -165,7 +165,7 @@ static bool stores(const struct parcel *parcel, const struct dex_modify_reply *r
 
 /* Sends it, and frees the blob if nobody took it. */
 static enum pando_status deliver_co(struct dex *self, uint64_t owner, struct slice key,
-                                    struct parcel *parcel, struct scratch *scratch,
+                                    struct parcel *parcel, struct dex_scratch *scratch,
                                     struct dex_modify_reply *reply)
 {
     enum pando_status status = pack_value_co(self, parcel);
@@ -181,13 +181,13 @@ static enum pando_status deliver_co(struct dex *self, uint64_t owner, struct sli
 
 /* Puts and deletes: what they do depends on no more than whether the key is there. */
 static enum pando_status blind_co(struct dex *self, uint64_t owner, struct slice key,
-                                  const struct dex_edit *edit, struct scratch *scratch)
+                                  const struct dex_edit *edit, struct dex_scratch *scratch)
 {
     struct slice nothing = {0};
     struct engine_change present = edit->fn(edit->context, &nothing);
     struct engine_change absent = edit->fn(edit->context, NULL);
-    struct parcel parcel = {.head = {.if_absent = (uint8_t)absent.what,
-                                     .if_present = (uint8_t)present.what}};
+    struct parcel parcel = {
+        .head = {.if_absent = (uint8_t)absent.what, .if_present = (uint8_t)present.what}};
     struct dex_modify_reply reply;
 
     if (present.what == ENGINE_STORE)
@@ -202,7 +202,7 @@ static enum pando_status blind_co(struct dex *self, uint64_t owner, struct slice
 
 /* Anything else: what is there is fetched, and replaced only if it is still the same. */
 static enum pando_status conditional_co(struct dex *self, uint64_t owner, struct slice key,
-                                        const struct dex_edit *edit, struct scratch *scratch)
+                                        const struct dex_edit *edit, struct dex_scratch *scratch)
 {
     struct slice raw = {0}, old = {0};
     struct dex_modify_reply reply;
@@ -251,11 +251,11 @@ enum pando_status dex_forward_modify_co(struct dex *self, uint64_t owner, struct
                                         const struct dex_edit *edit)
 {
     const unsigned put = ENGINE_BLIND | ENGINE_ANYWHERE;
-    struct scratch *scratch = scratch_take(self);
+    struct dex_scratch *scratch = dex_scratch_take(self);
     enum pando_status status = (edit->how & put) == put
                                    ? blind_co(self, owner, key, edit, scratch)
                                    : conditional_co(self, owner, key, edit, scratch);
-    scratch_give(self, scratch);
+    dex_scratch_give(self, scratch);
     return status;
 }
 

@@ -13,7 +13,7 @@ struct frame_bucket {
     uint32_t first;
 };
 
-enum { PAUSE_STEPS = 8 };
+enum { PAUSE_STEPS = 8, LATCH_TRIES_MAX = 20000 };
 static const uint64_t PAUSE_NS = 200;
 
 enum pando_status frames_create(struct frames *frames, uint32_t count, uint32_t page_bytes)
@@ -54,8 +54,11 @@ void frame_pause_co(struct frame_pause *pause)
 void frame_latch_co(struct frame *frame)
 {
     struct frame_pause pause = {0};
-    while (!frame_try(frame))
+    while (!frame_try(frame)) {
         frame_pause_co(&pause);
+        /* Whoever holds it is waiting for something that does not come: better to end than to stand. */
+        pando_assert(pause.tries < LATCH_TRIES_MAX);
+    }
 }
 
 /* ---- the mapping ----------------------------------------------------------------------------- */

@@ -32,11 +32,11 @@ struct frame {
     uint32_t parent;          /* HOT: the frame that names it */
     uint32_t next;            /* in its bucket of the mapping, under that bucket's latch */
     _Atomic uint8_t state;
-    atomic_bool dirty;   /* set before the log has a record of the change */
-    bool pinned;         /* never cools: the root */
-    _Atomic uint64_t end; /* in the log, behind its last change */
+    atomic_bool dirty;      /* set before the log has a record of the change */
+    bool pinned;            /* never cools: the root */
+    _Atomic uint64_t end;   /* in the log, behind its last change */
     _Atomic uint64_t first; /* in the log: the oldest change that is not in the pool */
-    uint64_t epoch;      /* of the map that was known when it was read */
+    uint64_t epoch;         /* of the map that was known when it was read */
 };
 
 struct frames {
@@ -110,9 +110,9 @@ static inline bool frame_take(struct frame *frame, uint64_t version)
 {
     if (frame_held(version))
         return false;
-    bool taken = atomic_compare_exchange_strong_explicit(
-        &frame->version, &version, version | FRAME_HELD, memory_order_acquire,
-        memory_order_relaxed);
+    bool taken =
+        atomic_compare_exchange_strong_explicit(&frame->version, &version, version | FRAME_HELD,
+                                                memory_order_acquire, memory_order_relaxed);
     if (taken)
         atomic_thread_fence(memory_order_release); /* before anything is changed */
     return taken;

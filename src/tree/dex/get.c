@@ -20,7 +20,7 @@ enum pando_status dex_settle_co(struct dex *self, uint64_t end)
     return pool_fenced(table->pool) ? PANDO_FENCED : PANDO_TIMEOUT;
 }
 
-enum pando_status dex_local_get_co(struct dex *self, struct slice key, struct scratch *scratch,
+enum pando_status dex_local_get_co(struct dex *self, struct slice key, struct dex_scratch *scratch,
                                    bool *blob, void *value, size_t capacity, size_t *size)
 {
     struct dex_table *table = self->table;
@@ -54,7 +54,7 @@ enum pando_status dex_local_get_co(struct dex *self, struct slice key, struct sc
 }
 
 /* One try. AGAIN: ask once more. */
-static enum pando_status try_co(struct dex *self, struct slice key, struct scratch *scratch,
+static enum pando_status try_co(struct dex *self, struct slice key, struct dex_scratch *scratch,
                                 void *value, size_t capacity, size_t *size)
 {
     struct dex_table *table = self->table;
@@ -72,8 +72,8 @@ static enum pando_status try_co(struct dex *self, struct slice key, struct scrat
                    ? PANDO_AGAIN
                    : dex_forward_get_co(self, owner, key, value, capacity, size);
     }
-    enum pando_status status = dex_local_get_co(self, key, scratch, &blob, scratch->value,
-                                                table->layout.page_bytes, size);
+    enum pando_status status =
+        dex_local_get_co(self, key, scratch, &blob, scratch->value, table->layout.page_bytes, size);
     dex_leave(self, &guard);
     if (status != PANDO_OK)
         return status;
@@ -93,7 +93,7 @@ enum pando_status dex_get_co(struct engine *engine, struct slice key, void *valu
                              size_t *size)
 {
     struct dex *self = dex_of(engine);
-    struct scratch *scratch = scratch_take(self);
+    struct dex_scratch *scratch = dex_scratch_take(self);
     struct dex_retry retry = {0};
     enum pando_status status;
 
@@ -103,6 +103,6 @@ enum pando_status dex_get_co(struct engine *engine, struct slice key, void *valu
         if (status != PANDO_OK)
             break;
     }
-    scratch_give(self, scratch);
+    dex_scratch_give(self, scratch);
     return status;
 }

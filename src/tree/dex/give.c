@@ -27,7 +27,7 @@ static bool leaf_is_ours(struct dex *self, struct slice key)
 
 /* Moves a bound to the end of the leaf of ours that it is in. *none: that is the end of all keys. */
 static enum pando_status align_co(struct dex *self, struct slice *bound, bool *none,
-                                  struct scratch *scratch, uint8_t to[PAGE_KEY_ROOM])
+                                  struct dex_scratch *scratch, uint8_t to[PAGE_KEY_ROOM])
 {
     uint8_t low[PAGE_KEY_ROOM];
     if (*none || bound->size == 0 || !leaf_is_ours(self, *bound))
@@ -40,7 +40,7 @@ static enum pando_status align_co(struct dex *self, struct slice *bound, bool *n
 
 /* STALE: no leaf begins there any more. */
 static enum pando_status check_bound_co(struct dex *self, struct slice bound,
-                                        struct scratch *scratch)
+                                        struct dex_scratch *scratch)
 {
     uint8_t low[PAGE_KEY_ROOM];
     if (bound.size == 0 || !leaf_is_ours(self, bound))
@@ -174,7 +174,7 @@ static enum pando_status give_in_pool_co(struct dex *self, const struct dex_rang
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 static enum pando_status give_frozen_co(struct dex *self, const struct dex_range *range,
-                                        uint64_t to, struct scratch *scratch)
+                                        uint64_t to, struct dex_scratch *scratch)
 {
     /* Since nobody works on these keys, no leaf grows over their ends any more. */
     enum pando_status status = check_bound_co(self, range->low, scratch);
@@ -185,8 +185,8 @@ static enum pando_status give_frozen_co(struct dex *self, const struct dex_range
     return status == PANDO_OK ? give_in_pool_co(self, range, to) : status;
 }
 
-static enum pando_status give_once_co(struct dex *self, const struct dex_range *wanted,
-                                      uint64_t to, struct scratch *scratch)
+static enum pando_status give_once_co(struct dex *self, const struct dex_range *wanted, uint64_t to,
+                                      struct dex_scratch *scratch)
 {
     struct dex_range range = *wanted;
     uint8_t low[PAGE_KEY_ROOM], high[PAGE_KEY_ROOM];
@@ -219,13 +219,13 @@ static enum pando_status give_once_co(struct dex *self, const struct dex_range *
 
 enum pando_status dex_give_co(struct dex *self, const struct dex_range *range, uint64_t to)
 {
-    struct scratch *scratch = scratch_take(self);
+    struct dex_scratch *scratch = dex_scratch_take(self);
     enum pando_status status = PANDO_STALE;
 
     dex_change_begin_co(self->table);
     for (int tries = 0; tries < GIVE_TRIES && status == PANDO_STALE; tries++)
         status = give_once_co(self, range, to, scratch);
     dex_change_end(self->table);
-    scratch_give(self, scratch);
+    dex_scratch_give(self, scratch);
     return status;
 }

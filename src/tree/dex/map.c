@@ -115,8 +115,8 @@ uint32_t map_encode(const struct map *map, uint64_t pool, uint16_t table, uint64
     head.bytes = at;
     memcpy(bytes, &head, sizeof(head));
     struct cell_place place = place_of(pool, table, map->address);
-    head.cell = cell_header(&place, (uint16_t)map->version, 0, bytes + CELL_HEADER,
-                            at - CELL_HEADER);
+    head.cell =
+        cell_header(&place, (uint16_t)map->version, 0, bytes + CELL_HEADER, at - CELL_HEADER);
     memcpy(bytes, &head.cell, sizeof(head.cell));
     return at;
 }
@@ -125,7 +125,8 @@ static bool part_decode(struct map *map, uint32_t i, const uint8_t *bytes, uint3
 {
     struct map_part_fmt part;
     memcpy(&part, bytes + MAP_HEADER + i * MAP_PART, sizeof(part));
-    if (part.key_at > size || part.key_size > size - part.key_at || (i == 0) != (part.key_size == 0))
+    if (part.key_at > size || part.key_size > size - part.key_at ||
+        (i == 0) != (part.key_size == 0))
         return false;
     memcpy(map->keys + map->key_bytes, bytes + part.key_at, part.key_size);
     map->parts[i] = (struct map_part){.low = slice_of(map->keys + map->key_bytes, part.key_size),
@@ -181,8 +182,8 @@ enum pando_status map_read_co(struct pool_session *session, unsigned slot, uint1
         struct fabric_op read = fabric_read(fabric_address_offset(address), bytes, MAP_BYTES);
         if (status == PANDO_OK)
             status = pool_submit_co(session, fabric_address_node(address), &read, 1);
-        found = status == PANDO_OK && map_decode(map, pool_id(pool_session_pool(session)), table,
-                                                 address, bytes);
+        found = status == PANDO_OK &&
+                map_decode(map, pool_id(pool_session_pool(session)), table, address, bytes);
     }
     free(bytes);
     if (status == PANDO_OK && !found)
@@ -197,10 +198,8 @@ enum pando_status map_read_co(struct pool_session *session, unsigned slot, uint1
 
 static uint64_t tenure_of(const struct pool *pool, uint16_t table)
 {
-    return pool_tenure_pack((struct pool_tenure){.state = POOL_BLOCK_LIVE,
-                                                 .kind = MAP_KIND,
-                                                 .table = table,
-                                                 .holder = pool_identity(pool)});
+    return pool_tenure_pack((struct pool_tenure){
+        .state = POOL_BLOCK_LIVE, .kind = MAP_KIND, .table = table, .holder = pool_identity(pool)});
 }
 
 /* The CAS may have had no answer. UNKNOWN: somebody has replaced what was there, or ours. */
@@ -212,8 +211,8 @@ static enum pando_status swap_root_co(struct pool_session *session, unsigned slo
     for (int i = 0; i < READS_MAX && (status == PANDO_BROKEN || status == PANDO_TIMEOUT); i++) {
         status = pool_root_read_co(session, slot, &found);
         if (status == PANDO_OK && found != to)
-            status = found == from ? pool_root_swap_co(session, slot, from, to, &found)
-                                   : PANDO_UNKNOWN;
+            status =
+                found == from ? pool_root_swap_co(session, slot, from, to, &found) : PANDO_UNKNOWN;
     }
     return status;
 }

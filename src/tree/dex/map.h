@@ -77,8 +77,7 @@ PANDO_MUST_CHECK enum pando_status map_swap_co(struct pool_session *session, uns
                                                struct map *to);
 
 /* Frees the block of a table that is dropped. */
-PANDO_MUST_CHECK enum pando_status map_free_co(struct pool_session *session,
-                                               const struct map *map);
+PANDO_MUST_CHECK enum pando_status map_free_co(struct pool_session *session, const struct map *map);
 
 /* Bytes in, bytes out: for the above, and for tests. */
 uint32_t map_encode(const struct map *map, uint64_t pool, uint16_t table, uint64_t tenure,

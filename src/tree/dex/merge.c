@@ -15,7 +15,7 @@ enum {
 /* All that takes part; latches of parent, left and right are held. */
 struct merge {
     struct dex *self;
-    struct scratch *scratch;
+    struct dex_scratch *scratch;
     uint32_t parent, left, right;
     uint32_t at; /* of the left one in the parent */
 };
@@ -114,7 +114,7 @@ static enum pando_status merge_pages_co(const struct merge *merge, const struct 
 {
     struct dex *self = merge->self;
     struct dex_table *table = self->table;
-    struct scratch *scratch = merge->scratch;
+    struct dex_scratch *scratch = merge->scratch;
     uint8_t *parent_image = scratch->other;
 
     dex_image(table, merge->left, scratch->image);
@@ -137,12 +137,14 @@ static enum pando_status merge_pages_co(const struct merge *merge, const struct 
     if (status != PANDO_OK)
         return status;
     *merged = true;
-    page_copy(scratch->image, parent_image, table->layout.page_bytes);
+    /* In the parent's frame by hand: the latches of its children are held here. */
+    uint8_t *parent = frame_bytes(&table->frames, merge->parent);
+    page_remove(&table->layout, parent, merge->at + 1);
+    page_set_version(parent, page_version(parent_image));
     forget_right_co(merge);
     dex_replace_co(self, merge->left, scratch->page);
     frame_at(&table->frames, merge->left)->dirty = false;
     frame_at(&table->frames, merge->left)->first = 0;
-    dex_replace_co(self, merge->parent, scratch->image);
     dex_count(&table->stats.merges);
     return PANDO_OK;
 }
@@ -167,7 +169,7 @@ static uint32_t latch_child_co(struct dex *self, uint32_t parent, uint32_t at)
 
 /* The parent's latch is held. */
 static enum pando_status merge_under_co(struct dex *self, uint32_t parent, uint32_t at,
-                                        struct scratch *scratch, bool *merged)
+                                        struct dex_scratch *scratch, bool *merged)
 {
     struct dex_table *table = self->table;
     struct frames *frames = &table->frames;
@@ -203,7 +205,8 @@ out_unlock:
 }
 
 /* A root with one child becomes that child. Its latch is held. */
-static enum pando_status shrink_root_co(struct dex *self, uint32_t root, struct scratch *scratch)
+static enum pando_status shrink_root_co(struct dex *self, uint32_t root,
+                                        struct dex_scratch *scratch)
 {
     struct dex_table *table = self->table;
     struct frames *frames = &table->frames;
@@ -252,7 +255,7 @@ static enum pando_status shrink_root_co(struct dex *self, uint32_t root, struct 
 /* Brings the pages beside one into the cache, as far as they are of the same part: leaves of others are
  * never cached. */
 static void fetch_neighbours_co(struct dex *self, const struct dex_target *target,
-                                struct scratch *scratch)
+                                struct dex_scratch *scratch)
 {
     struct dex_table *table = self->table;
     const struct map *map = atomic_load_explicit(&table->map, memory_order_acquire);
@@ -286,7 +289,7 @@ void dex_merge_co(struct dex *self, struct slice key, uint8_t level)
 
     if (!table->on.merge || 3 * (table->layout.page_bytes + 64u) + 64u > POOL_INTENT_BYTES)
         return;
-    struct scratch *scratch = scratch_take(self);
+    struct dex_scratch *scratch = dex_scratch_take(self);
     fetch_neighbours_co(self, &target, scratch);
     enum pando_status status = dex_find_co(self, &target, &spot);
     if (status == PANDO_OK && spot.parent != FRAME_NONE &&
@@ -312,5 +315,5 @@ void dex_merge_co(struct dex *self, struct slice key, uint8_t level)
         if (narrow)
             dex_merge_co(self, key, (uint8_t)(level + 1));
     }
-    scratch_give(self, scratch);
+    dex_scratch_give(self, scratch);
 }

@@ -17,7 +17,7 @@ struct work {
     const struct map_part *part;
     struct slice key;
     const struct dex_edit *edit;
-    struct scratch *scratch;
+    struct dex_scratch *scratch;
 
     /* A value that was made a blob before the leaf's latch was taken. */
     fabric_address blob;
@@ -43,8 +43,8 @@ static enum pando_status fetch_blob_co(struct work *work)
 {
     struct dex *self = work->self;
     size_t size = 0;
-    enum pando_status status = blob_read_co(self->base.session, self->table->id,
-                                            work->old_address, NULL, 0, &size);
+    enum pando_status status =
+        blob_read_co(self->base.session, self->table->id, work->old_address, NULL, 0, &size);
     if (status != PANDO_OK)
         return status;
     free(work->scratch->blob);
@@ -296,8 +296,7 @@ static enum pando_status try_co(struct work *work, bool *again)
     if (changed && status != PANDO_OK)
         return PANDO_UNKNOWN;
     if (status == PANDO_OK && frees) {
-        enum pando_status freed =
-            blob_free_co(self->base.session, table->id, work->old_address);
+        enum pando_status freed = blob_free_co(self->base.session, table->id, work->old_address);
         (void)freed;
     }
     return status;
@@ -311,7 +310,7 @@ enum pando_status dex_local_modify_co(struct dex *self, const struct map_part *p
     enum pando_status status = PANDO_TIMEOUT;
     bool again = true;
 
-    work.scratch = scratch_take(self);
+    work.scratch = dex_scratch_take(self);
     for (int tries = 0; tries < TRIES_MAX && again; tries++) {
         if (tries > 1)
             frame_pause_co(&pause);
@@ -322,7 +321,7 @@ enum pando_status dex_local_modify_co(struct dex *self, const struct map_part *p
             status = PANDO_TIMEOUT;
     }
     blob_forget_co(&work);
-    scratch_give(self, work.scratch);
+    dex_scratch_give(self, work.scratch);
     if (status == PANDO_OK && work.shrunk)
         dex_merge_co(self, key, 0);
     return status;

@@ -14,7 +14,8 @@
 #include "base/log.h"
 #include "tree/dex/dex_int.h"
 
-static const uint32_t LOG_BYTES[] = {4 * 1024 * 1024, 1024 * 1024, 256 * 1024};
+enum { LOG_BYTES_MIN = 64 * 1024, LOG_BYTES_MAX = 4 * 1024 * 1024, LOG_PART_OF_POOL = 1024 };
+
 static const uint64_t CHANGING_PAUSE_NS = 20 * RT_NS_PER_US;
 
 void dex_change_begin_co(struct dex_table *table)
@@ -31,17 +32,16 @@ void dex_change_end(struct dex_table *table)
 static enum pando_status log_ensure_co(struct dex *self)
 {
     struct dex_table *table = self->table;
-    enum pando_status status = PANDO_OK;
+    uint64_t bytes = 0;
 
     if (table->log != NULL || !table->on.log)
         return PANDO_OK;
     /* A small pool gets a small one. */
-    for (size_t i = 0; i < sizeof(LOG_BYTES) / sizeof(LOG_BYTES[0]); i++) {
-        status = dex_log_create_co(self->base.session, table->id, LOG_BYTES[i], &table->log);
-        if (status != PANDO_FULL)
-            break;
-    }
-    return status;
+    for (uint16_t node = 0; node < pool_nodes(table->pool); node++)
+        bytes += pool_superblock(table->pool, node)->chunks * POOL_CHUNK_BYTES;
+    bytes = bytes / LOG_PART_OF_POOL / LOG_BYTES_MIN * LOG_BYTES_MIN;
+    bytes = bytes < LOG_BYTES_MIN ? LOG_BYTES_MIN : bytes > LOG_BYTES_MAX ? LOG_BYTES_MAX : bytes;
+    return dex_log_create_co(self->base.session, table->id, (uint32_t)bytes, &table->log);
 }
 
 static fabric_address log_address(const struct dex_table *table)
@@ -51,14 +51,13 @@ static fabric_address log_address(const struct dex_table *table)
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-/* Whether a member is gone for good: fenced everywhere, what it left half done finished. */
-static enum pando_status gone_co(struct dex *self, uint64_t member, bool *gone)
+enum pando_status dex_gone_co(struct dex *self, uint64_t member, bool *gone)
 {
     struct pool_heartbeat beat;
     struct fabric_identity identity = map_identity(member);
     enum pando_status status = pool_heartbeat_co(self->base.session, identity.member, &beat);
-    *gone = status == PANDO_OK &&
-            (beat.state == POOL_FREE || beat.incarnation != identity.incarnation);
+    *gone =
+        status == PANDO_OK && (beat.state == POOL_FREE || beat.incarnation != identity.incarnation);
     return status;
 }
 
@@ -66,7 +65,7 @@ static enum pando_status gone_co(struct dex *self, uint64_t member, bool *gone)
 
 struct replay {
     struct dex *self;
-    struct scratch *scratch;
+    struct dex_scratch *scratch;
     uint64_t records, applied;
 };
 
@@ -77,8 +76,7 @@ static bool taken_by_us(const struct dex *self, struct slice key)
 }
 
 /* Under the leaf's latch. False: it has no room. */
-static bool apply_record(struct replay *replay, uint32_t index,
-                         const struct dex_log_record *record)
+static bool apply_record(struct replay *replay, uint32_t index, const struct dex_log_record *record)
 {
     struct dex_table *table = replay->self->table;
     const struct page_layout *layout = &table->layout;
@@ -150,13 +148,13 @@ static enum pando_status replay_record_co(void *context, const struct dex_log_re
 
 static enum pando_status replay_co(struct dex *self, fabric_address log)
 {
-    struct replay replay = {.self = self, .scratch = scratch_take(self)};
+    struct replay replay = {.self = self, .scratch = dex_scratch_take(self)};
     enum pando_status status = PANDO_OK;
 
     if (log != 0 && self->table->on.replay)
-        status = dex_log_replay_co(self->base.session, self->table->id, log, replay_record_co,
-                                   &replay);
-    scratch_give(self, replay.scratch);
+        status =
+            dex_log_replay_co(self->base.session, self->table->id, log, replay_record_co, &replay);
+    dex_scratch_give(self, replay.scratch);
     if (status == PANDO_OK)
         status = dex_flush_co(self);
     log_info("replayed a dead owner's log", log_u64("records", replay.records),
@@ -166,25 +164,52 @@ static enum pando_status replay_co(struct dex *self, fabric_address log)
 
 /* ---- getting --------------------------------------------------------------------------------- */
 
-/* Replaces the map by a changed one and makes it the view. STALE, UNKNOWN: read it again. Frees both
- * in the end. */
+/* The root is cached for good: when it is a leaf, it is current only for its owner. */
+static enum pando_status refresh_root_co(struct dex *self, uint64_t epoch)
+{
+    struct dex_table *table = self->table;
+    struct frame *frame = frame_at(&table->frames, table->root_frame);
+    struct dex_scratch *scratch = dex_scratch_take(self);
+    enum pando_status status = PANDO_OK;
+
+    frame_latch_co(frame);
+    if (!frame->dirty) {
+        status = dex_read_co(self, frame->address, scratch->page);
+        if (status == PANDO_OK) {
+            dex_replace_co(self, table->root_frame, scratch->page);
+            frame->epoch = epoch;
+        }
+    }
+    frame_give(frame, true);
+    dex_scratch_give(self, scratch);
+    return status == PANDO_STALE ? PANDO_CORRUPT : status;
+}
+
+/* Makes a map that counts in the pool the view. Consumes it. */
+static enum pando_status adopt_map_co(struct dex *self, struct map *map)
+{
+    enum pando_status status = refresh_root_co(self, map->epoch);
+    if (status == PANDO_OK)
+        dex_publish_co(self, map);
+    else
+        free(map);
+    return status;
+}
+
 enum pando_status dex_swap_co(struct dex *self, struct map *from, struct map *to)
 {
     struct dex_table *table = self->table;
     map_join(to);
-    enum pando_status status =
-        map_swap_co(self->base.session, table->slot, table->id, from, to);
+    enum pando_status status = map_swap_co(self->base.session, table->slot, table->id, from, to);
     free(from);
     if (status == PANDO_OK)
-        dex_publish_co(self, to);
-    else
-        free(to);
+        return adopt_map_co(self, to);
+    free(to);
     return status == PANDO_STALE || status == PANDO_UNKNOWN ? PANDO_AGAIN : status;
 }
 
 /* Everything of `from` (0: of nobody) becomes ours, or ours to take over. */
-static enum pando_status take_parts_co(struct dex *self, struct map *map, uint64_t from,
-                                       bool over)
+static enum pando_status take_parts_co(struct dex *self, struct map *map, uint64_t from, bool over)
 {
     struct dex_table *table = self->table;
     struct map *next = map_copy(map);
@@ -231,7 +256,7 @@ static enum pando_status take_over_co(struct dex *self, struct map *map,
     enum pando_status status = PANDO_OK;
 
     if (taker != 0 && taker != dex_self(table))
-        status = gone_co(self, taker, &gone);
+        status = dex_gone_co(self, taker, &gone);
     if (status != PANDO_OK || !gone) {
         free(map);
         return status == PANDO_OK ? PANDO_AGAIN : status;
@@ -275,8 +300,7 @@ static enum pando_status accept_co(struct dex *self, struct map *map)
     if (!complete)
         return dex_swap_co(self, map, next);
     free(next);
-    dex_publish_co(self, map);
-    return PANDO_OK;
+    return adopt_map_co(self, map);
 }
 
 static enum pando_status claim_fresh_co(struct dex *self, struct slice key, uint64_t *owner)
@@ -297,7 +321,7 @@ static enum pando_status claim_fresh_co(struct dex *self, struct slice key, uint
         return accept_co(self, map);
     if (part->owner == 0)
         return take_parts_co(self, map, 0, false);
-    status = gone_co(self, part->owner, &gone);
+    status = dex_gone_co(self, part->owner, &gone);
     if (status != PANDO_OK) {
         free(map);
         return status;

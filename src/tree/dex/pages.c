@@ -115,7 +115,7 @@ static enum pando_status persist_unlock_co(struct dex *self, uint16_t node,
 }
 
 /* An intent with all images, or 0 when they do not fit into one. */
-static uint32_t build_intent(struct dex *self, struct scratch *scratch, fabric_address slot,
+static uint32_t build_intent(struct dex *self, struct dex_scratch *scratch, fabric_address slot,
                              const struct dex_change *change)
 {
     const struct page_layout *layout = &self->table->layout;
@@ -131,7 +131,7 @@ static uint32_t build_intent(struct dex *self, struct scratch *scratch, fabric_a
     return (uint32_t)intent_finish(&builder, layout->pool, slot);
 }
 
-enum pando_status dex_change_co(struct dex *self, struct scratch *scratch,
+enum pando_status dex_change_co(struct dex *self, struct dex_scratch *scratch,
                                 const struct dex_change *change)
 {
     const struct page_layout *layout = &self->table->layout;
@@ -186,7 +186,7 @@ enum pando_status dex_write_back_co(struct dex *self, uint32_t index)
 {
     struct dex_table *table = self->table;
     struct frame *frame = frame_at(&table->frames, index);
-    struct scratch *scratch = scratch_take(self);
+    struct dex_scratch *scratch = dex_scratch_take(self);
     enum pando_status status = PANDO_OK;
 
     /* R35: the log first. */
@@ -203,7 +203,7 @@ enum pando_status dex_write_back_co(struct dex *self, uint32_t index)
         frame->first = 0;
         dex_count(&table->stats.write_backs);
     }
-    scratch_give(self, scratch);
+    dex_scratch_give(self, scratch);
     return status;
 }
 

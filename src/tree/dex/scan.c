@@ -14,7 +14,7 @@ struct scan {
     const struct engine_range *range;
     engine_scan_fn fn;
     void *context;
-    struct scratch *scratch;
+    struct dex_scratch *scratch;
     uint8_t cursor[PAGE_KEY_ROOM + 8];
     struct slice at; /* where to go on: in cursor */
     bool from_end;   /* reverse, and nothing has been read yet: no key is above where to begin */
@@ -24,7 +24,7 @@ struct scan {
 };
 
 enum pando_status dex_local_leaf_co(struct dex *self, struct slice key, bool before,
-                                    struct scratch *scratch)
+                                    struct dex_scratch *scratch)
 {
     struct dex_table *table = self->table;
     struct dex_target target = {.key = key, .before = before};
@@ -35,8 +35,7 @@ enum pando_status dex_local_leaf_co(struct dex *self, struct slice key, bool bef
         if (status != PANDO_OK)
             return status;
         struct frame *frame = frame_at(&table->frames, spot.frame);
-        page_copy(scratch->page, frame_bytes(&table->frames, spot.frame),
-                  table->layout.page_bytes);
+        page_copy(scratch->page, frame_bytes(&table->frames, spot.frame), table->layout.page_bytes);
         uint64_t end = atomic_load_explicit(&frame->end, memory_order_relaxed);
         if (spot.private)
             status = dex_private_end_co(self, spot.frame);
@@ -68,8 +67,7 @@ static enum pando_status leaf_once_co(struct scan *scan, bool before)
     uint8_t key[PAGE_KEY_ROOM];
     struct slice low = guard.part->low;
     if (dex_mine(self->table, guard.part)) {
-        enum pando_status status =
-            dex_local_leaf_co(self, scan->at, before, scan->scratch);
+        enum pando_status status = dex_local_leaf_co(self, scan->at, before, scan->scratch);
         dex_leave(self, &guard);
         return status;
     }
@@ -125,8 +123,7 @@ static enum pando_status value_co(struct scan *scan, uint32_t index, struct slic
         scan->value_capacity = size;
     }
     *value = slice_of(scan->value, size);
-    return size == 0 ? PANDO_OK
-                     : blob_read_co(session, table, address, scan->value, size, &size);
+    return size == 0 ? PANDO_OK : blob_read_co(session, table, address, scan->value, size, &size);
 }
 
 /* Below the range, in it, or above. */
@@ -219,7 +216,7 @@ enum pando_status dex_scan_co(struct engine *engine, const struct engine_range *
     bool more = true;
 
     rt_charge(RT_COST_OPERATION);
-    scan.scratch = scratch_take(self);
+    scan.scratch = dex_scratch_take(self);
     if (!range->reverse) {
         move_to(&scan, range->low);
     } else if (!range->no_high) {
@@ -243,6 +240,6 @@ enum pando_status dex_scan_co(struct engine *engine, const struct engine_range *
             break;
     } while (true);
     free(scan.value);
-    scratch_give(self, scan.scratch);
+    dex_scratch_give(self, scan.scratch);
     return status;
 }

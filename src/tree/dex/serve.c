@@ -50,7 +50,7 @@ static bool key_sound(const struct dex *self, size_t size)
     return size <= shape->key_max && (shape->key_size == 0 || size == shape->key_size);
 }
 
-static enum pando_status serve_get_co(struct dex *self, struct scratch *scratch,
+static enum pando_status serve_get_co(struct dex *self, struct dex_scratch *scratch,
                                       struct fabric_request *request)
 {
     struct dex_get_reply head = {0};
@@ -146,15 +146,14 @@ static enum pando_status serve_modify_co(struct dex *self, struct fabric_request
 
 /* ---- leaves, ownership ----------------------------------------------------------------------- */
 
-static enum pando_status serve_leaf_co(struct dex *self, struct scratch *scratch,
+static enum pando_status serve_leaf_co(struct dex *self, struct dex_scratch *scratch,
                                        struct fabric_request *request)
 {
     struct dex_table *table = self->table;
     struct dex_leaf_request head;
     struct dex_guard guard;
 
-    if (request->body.size < sizeof(head) ||
-        request->body.size > sizeof(head) + PAGE_KEY_ROOM + 8)
+    if (request->body.size < sizeof(head) || request->body.size > sizeof(head) + PAGE_KEY_ROOM + 8)
         return PANDO_INVALID;
     memcpy(&head, request->body.data, sizeof(head));
     struct slice key =
@@ -210,7 +209,7 @@ static enum pando_status answer_co(void *context, struct pool_session *session,
         return PANDO_NO_MEMORY;
     request->reply_size = 0;
     dex_count(&table->stats.served);
-    struct scratch *scratch = scratch_take(self);
+    struct dex_scratch *scratch = dex_scratch_take(self);
     switch (request->method) {
     case DEX_CALL_GET:
         status = serve_get_co(self, scratch, request);
@@ -233,7 +232,7 @@ static enum pando_status answer_co(void *context, struct pool_session *session,
     default:
         break;
     }
-    scratch_give(self, scratch);
+    dex_scratch_give(self, scratch);
     return status;
 }
 

@@ -18,7 +18,7 @@ static enum pando_status unlock_with(struct dex *self, const struct pool_lock *l
     return released == PANDO_OK ? status : released;
 }
 
-enum pando_status dex_own_page_co(struct dex *self, uint32_t index, struct scratch *scratch,
+enum pando_status dex_own_page_co(struct dex *self, uint32_t index, struct dex_scratch *scratch,
                                   struct pool_lock *lock, bool *locked)
 {
     struct dex_table *table = self->table;
@@ -72,7 +72,7 @@ static enum pando_status child_page_co(struct dex *self, uint64_t word, uint8_t 
  * is nothing to tell. FULL: no room for it. */
 static enum pando_status insert_separator_co(struct dex *self, uint32_t index,
                                              const struct dex_target *target,
-                                             struct scratch *scratch,
+                                             struct dex_scratch *scratch,
                                              const struct pool_lock *lock)
 {
     struct dex_table *table = self->table;
@@ -81,8 +81,7 @@ static enum pando_status insert_separator_co(struct dex *self, uint32_t index,
     uint32_t at = dex_child_index(table, bytes, target);
     struct slice high;
 
-    enum pando_status status =
-        child_page_co(self, page_child(layout, bytes, at), scratch->sibling);
+    enum pando_status status = child_page_co(self, page_child(layout, bytes, at), scratch->sibling);
     if (status != PANDO_OK)
         return status;
     if (page_level(scratch->sibling) + 1 != page_level(bytes) || page_dead(scratch->sibling) ||
@@ -112,7 +111,7 @@ enum pando_status dex_mend_co(struct dex *self, uint32_t index, const struct dex
 {
     struct dex_table *table = self->table;
     struct frame *frame = frame_at(&table->frames, index);
-    struct scratch *scratch = scratch_take(self);
+    struct dex_scratch *scratch = dex_scratch_take(self);
     struct pool_lock lock;
     bool locked = false, told = false;
 
@@ -122,7 +121,7 @@ enum pando_status dex_mend_co(struct dex *self, uint32_t index, const struct dex
     /* It may have become another page's frame, or another's key, while it was waited for. */
     bool same = (atomic_load_explicit(&frame->state, memory_order_relaxed) == FRAME_HOT) &&
                 level > target->level &&
-                page_side(frame_bytes(&table->frames, index), target->key) == 0;
+                dex_covers(frame_bytes(&table->frames, index), level, target);
     if (same)
         status = dex_own_page_co(self, index, scratch, &lock, &locked);
     if (same && status == PANDO_OK) {
@@ -131,10 +130,12 @@ enum pando_status dex_mend_co(struct dex *self, uint32_t index, const struct dex
         if (!told && status != PANDO_UNKNOWN)
             status = unlock_with(self, &lock, locked, status);
     }
+    uint8_t low[PAGE_KEY_ROOM];
+    struct slice inside = page_low(frame_bytes(&table->frames, index), low);
     frame_give(frame, true);
-    scratch_give(self, scratch);
+    dex_scratch_give(self, scratch);
     if (status == PANDO_FULL)
-        return dex_split_co(self, target->key, level);
+        return dex_split_co(self, inside, level);
     return status == PANDO_STALE || status == PANDO_NOT_FOUND || status == PANDO_AGAIN ? PANDO_OK
                                                                                        : status;
 }
@@ -148,7 +149,7 @@ struct cut {
 };
 
 static struct cut choose_cut(const struct page_layout *layout, const uint8_t *bytes,
-                             struct slice key, struct scratch *scratch)
+                             struct slice key, struct dex_scratch *scratch)
 {
     uint32_t pairs = page_pairs(bytes);
     struct slice last = page_key(layout, bytes, pairs - 1, scratch->key);
@@ -172,7 +173,7 @@ static struct cut choose_cut(const struct page_layout *layout, const uint8_t *by
 }
 
 /* Builds both halves of scratch->image into scratch->page (left) and scratch->sibling (right). */
-static void build_halves(struct dex *self, struct scratch *scratch, const struct cut *cut,
+static void build_halves(struct dex *self, struct dex_scratch *scratch, const struct cut *cut,
                          struct page_header *right)
 {
     const struct page_layout *layout = &self->table->layout;
@@ -205,7 +206,7 @@ static bool one_intent(const struct dex_table *table, unsigned pages)
 
 /* The page's latch (and lock) is held, scratch->image is what it is. */
 static enum pando_status split_page_co(struct dex *self, uint32_t index, struct slice key,
-                                       struct scratch *scratch, const struct pool_lock *lock)
+                                       struct dex_scratch *scratch, const struct pool_lock *lock)
 {
     struct dex_table *table = self->table;
     struct frame *frame = frame_at(&table->frames, index);
@@ -240,15 +241,15 @@ static enum pando_status split_page_co(struct dex *self, uint32_t index, struct 
 /* ---- the root -------------------------------------------------------------------------------- */
 
 static enum pando_status split_root_co(struct dex *self, uint32_t index, struct slice key,
-                                       struct scratch *scratch, const struct pool_lock *lock)
+                                       struct dex_scratch *scratch, const struct pool_lock *lock)
 {
     struct dex_table *table = self->table;
     const struct page_layout *layout = &table->layout;
     struct frame *frame = frame_at(&table->frames, index);
     struct page_header left = {0}, right = {0};
     struct cut cut = choose_cut(layout, scratch->image, key, scratch);
-    uint16_t node = page_level(scratch->image) == 0 ? fabric_address_node(frame->address)
-                                                    : POOL_ANY_NODE;
+    uint16_t node =
+        page_level(scratch->image) == 0 ? fabric_address_node(frame->address) : POOL_ANY_NODE;
 
     enum pando_status status = dex_alloc_co(self, node, &left);
     if (status == PANDO_OK)
@@ -304,20 +305,19 @@ enum pando_status dex_split_co(struct dex *self, struct slice key, uint8_t level
     struct frame *frame = frame_at(&table->frames, spot.frame);
     if (!frame_take(frame, spot.version))
         return PANDO_OK;
-    struct scratch *scratch = scratch_take(self);
+    struct dex_scratch *scratch = dex_scratch_take(self);
     status = dex_own_page_co(self, spot.frame, scratch, &lock, &locked);
     bool changed = status != PANDO_OK;
     if (status == PANDO_OK && page_pairs(frame_bytes(&table->frames, spot.frame)) >= 2) {
         const struct pool_lock *held = locked ? &lock : NULL;
         dex_image(table, spot.frame, scratch->image);
-        status = spot.parent == FRAME_NONE
-                     ? split_root_co(self, spot.frame, key, scratch, held)
-                     : split_page_co(self, spot.frame, key, scratch, held);
+        status = spot.parent == FRAME_NONE ? split_root_co(self, spot.frame, key, scratch, held)
+                                           : split_page_co(self, spot.frame, key, scratch, held);
         changed = status == PANDO_OK;
         locked = locked && status != PANDO_OK && status != PANDO_UNKNOWN;
     }
     status = unlock_with(self, &lock, locked, status);
     frame_give(frame, changed);
-    scratch_give(self, scratch);
+    dex_scratch_give(self, scratch);
     return status == PANDO_STALE ? PANDO_OK : status;
 }

@@ -86,8 +86,8 @@ bool page_find(const struct page_layout *layout, const uint8_t *bytes, struct sl
     }
     uint32_t count = clamp(shape.pairs, words_capacity(layout, shape.level));
     uint64_t word = key_word(key, 0);
-    *index = words_below(bytes, WORDS_AT, count, word, false);
-    return *index < count && page_word(bytes, WORDS_AT + *index * 8) == word;
+    *index = words_below(bytes, WORDS_AT, count, word, key.size > 8);
+    return key.size == 8 && *index < count && page_word(bytes, WORDS_AT + *index * 8) == word;
 }
 
 uint32_t page_child_index(const struct page_layout *layout, const uint8_t *bytes, struct slice key)
@@ -97,7 +97,8 @@ uint32_t page_child_index(const struct page_layout *layout, const uint8_t *bytes
 
     if (is_words(layout, shape.level)) {
         uint32_t count = clamp(shape.pairs, words_capacity(layout, shape.level));
-        uint32_t above = words_below(bytes, WORDS_AT, count, key_word(key, 0), true);
+        /* A bound that is shorter than keys is below those that it begins. */
+        uint32_t above = words_below(bytes, WORDS_AT, count, key_word(key, 0), key.size >= 8);
         return above > 0 ? above - 1 : 0;
     }
     uint32_t below = packed_below(layout, bytes, shape, key, &equal);

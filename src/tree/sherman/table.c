@@ -15,10 +15,7 @@ enum { WORD_NODE_BYTES, WORD_KEY_SIZE, WORD_VALUE_SIZE };
 
 /* ---- switches -------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    size_t offset;
-} switch_names[] = {
+static const struct engine_switch switches[] = {
     {"combine", offsetof(struct sherman_switches, combine)},
     {"onchip", offsetof(struct sherman_switches, onchip)},
     {"hierarchical", offsetof(struct sherman_switches, hierarchical)},
@@ -35,38 +32,7 @@ static const struct {
     {"break-fences", offsetof(struct sherman_switches, fences)},
     {"break-intents", offsetof(struct sherman_switches, intents)},
 };
-enum { SWITCHES = sizeof(switch_names) / sizeof(switch_names[0]) };
-
-static bool switch_off(struct sherman_switches *on, const char *name, size_t size)
-{
-    for (size_t i = 0; i < SWITCHES; i++) {
-        if (strlen(switch_names[i].name) == size && memcmp(switch_names[i].name, name, size) == 0) {
-            *(bool *)((char *)on + switch_names[i].offset) = false;
-            return true;
-        }
-    }
-    return false;
-}
-
-static enum pando_status switches_parse(struct sherman_switches *on, const char *without,
-                                        char *error, size_t error_bytes)
-{
-    for (size_t i = 0; i < SWITCHES; i++)
-        *(bool *)((char *)on + switch_names[i].offset) = true;
-    while (without != NULL && *without != '\0') {
-        size_t size = strcspn(without, ",");
-        if (size > 0 && !switch_off(on, without, size)) {
-            snprintf(
-                error, error_bytes,
-                "sherman has no technique '%.*s'; it has combine, onchip, hierarchical, queue, "
-                "handover, twolevel, cache, lockread, backoff, reuse, adopt, merge",
-                (int)size, without);
-            return PANDO_INVALID;
-        }
-        without += size + (without[size] == ',');
-    }
-    return PANDO_OK;
-}
+enum { SWITCHES = sizeof(switches) / sizeof(switches[0]) };
 
 /* ---- creating -------------------------------------------------------------------------------- */
 
@@ -150,7 +116,8 @@ static enum pando_status table_fill(struct sherman_table *table, struct pool_ses
 {
     struct pool_entry entry;
     struct engine_shape *shape = &table->base.shape;
-    enum pando_status status = switches_parse(&table->on, config->without, error, error_bytes);
+    enum pando_status status = engine_switches_parse(
+        sherman_engine.name, switches, SWITCHES, &table->on, config->without, error, error_bytes);
     if (status != PANDO_OK)
         return status;
     status = pool_table_open_co(session, name, &table->slot, &entry);

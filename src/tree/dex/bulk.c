@@ -1,0 +1,370 @@
+/*
+ * bulk.c - filling an empty table bottom-up: leaves from left to right, then one level after the
+ * other. The root page is written last, so that a load that stops half-way changes nothing.
+ *
+ * Pages of one subtree lie on one memory node. Small tables have small subtrees, so that they are
+ * spread, too.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "tree/dex/dex_int.h"
+
+enum {
+    IN_FLIGHT = 32,
+    SUBTREE_LEVEL = 3, /* the paper's M */
+};
+
+/* Low fences and addresses of the pages of a level, in order. Keys lie one after the other. */
+struct row {
+    uint8_t *keys;
+    size_t keys_size, keys_capacity;
+    struct row_page {
+        size_t key;
+        uint32_t key_size;
+        fabric_address address;
+    } * pages;
+    size_t count, capacity;
+};
+
+struct bulk {
+    struct dex *self;
+    unsigned fill;
+    uint8_t *buffers; /* IN_FLIGHT pages being written */
+    struct fabric_list lists[IN_FLIGHT];
+    struct fabric_op ops[IN_FLIGHT];
+    uint32_t next;
+    enum pando_status status;
+};
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static bool row_add(struct row *row, struct slice key, fabric_address address)
+{
+    if (row->count == row->capacity) {
+        size_t capacity = row->capacity == 0 ? 1024 : row->capacity * 2;
+        struct row_page *pages = realloc(row->pages, capacity * sizeof(*pages));
+        if (pages == NULL)
+            return false;
+        row->pages = pages;
+        row->capacity = capacity;
+    }
+    if (row->keys_size + key.size > row->keys_capacity) {
+        size_t capacity = row->keys_capacity * 2 + ENGINE_KEY_MAX * 16;
+        uint8_t *keys = realloc(row->keys, capacity);
+        if (keys == NULL)
+            return false;
+        row->keys = keys;
+        row->keys_capacity = capacity;
+    }
+    if (key.size > 0)
+        memcpy(row->keys + row->keys_size, key.data, key.size);
+    row->pages[row->count++] = (struct row_page){
+        .key = row->keys_size, .key_size = (uint32_t)key.size, .address = address};
+    row->keys_size += key.size;
+    return true;
+}
+
+static struct slice row_key(const struct row *row, size_t index)
+{
+    return slice_of(row->keys + row->pages[index].key, row->pages[index].key_size);
+}
+
+static void row_free(struct row *row)
+{
+    free(row->keys);
+    free(row->pages);
+    *row = (struct row){0};
+}
+
+/* ---- pages ----------------------------------------------------------------------------------- */
+
+/* The page being filled: its pairs are put into a buffer with the longest fences, and into the real
+ * page when its upper fence is known. */
+struct filling {
+    uint8_t *pairs;
+    struct page_header header;
+    uint8_t low[PAGE_KEY_ROOM];
+    uint32_t limit; /* bytes of pairs that it shall have */
+};
+
+/* A buffer to build the next page in; waits for the write that used it last. */
+static uint8_t *buffer_co(struct bulk *bulk)
+{
+    struct fabric_list *list = &bulk->lists[bulk->next];
+    enum pando_status status = fabric_wait_co(list);
+    if (bulk->status == PANDO_OK)
+        bulk->status = status;
+    return bulk->buffers + (size_t)bulk->next * bulk->self->table->layout.page_bytes;
+}
+
+static void post(struct bulk *bulk, fabric_address address)
+{
+    uint32_t bytes = bulk->self->table->layout.page_bytes;
+    struct fabric_list *list = &bulk->lists[bulk->next];
+    bulk->ops[bulk->next] = fabric_write(fabric_address_offset(address),
+                                         bulk->buffers + (size_t)bulk->next * bytes, bytes);
+    *list = (struct fabric_list){.ops = &bulk->ops[bulk->next], .count = 1};
+    fabric_post(pool_endpoint(bulk->self->base.session, fabric_address_node(address)), list);
+    bulk->next = (bulk->next + 1) % IN_FLIGHT;
+}
+
+static void finish_writes_co(struct bulk *bulk)
+{
+    for (uint32_t i = 0; i < IN_FLIGHT; i++) {
+        enum pando_status status = fabric_wait_co(&bulk->lists[i]);
+        if (bulk->status == PANDO_OK)
+            bulk->status = status;
+    }
+}
+
+/* Begins a page whose block is known. */
+static void filling_begin(struct bulk *bulk, struct filling *filling, struct slice low)
+{
+    const struct page_layout *layout = &bulk->self->table->layout;
+    struct page_header widest = filling->header;
+    uint32_t space = page_space(layout, filling->header.level, layout->key_max, layout->key_max);
+
+    if (low.size > 0)
+        memcpy(filling->low, low.data, low.size);
+    filling->header.low = slice_of(filling->low, low.size);
+    filling->limit = (uint32_t)((uint64_t)space * bulk->fill / 100);
+    widest.no_high = true;
+    page_init(layout, &widest, filling->pairs);
+}
+
+/* Ends it: `next` is what the following begins with, NULL for the last; `following` its block. */
+static enum pando_status filling_end_co(struct bulk *bulk, struct filling *filling, struct row *row,
+                                        const struct slice *next, fabric_address following)
+{
+    const struct page_layout *layout = &bulk->self->table->layout;
+    uint8_t *bytes = buffer_co(bulk);
+
+    filling->header.no_high = next == NULL;
+    filling->header.sibling = following;
+    if (next != NULL)
+        filling->header.high = *next;
+    page_init(layout, &filling->header, bytes);
+    bool fits = page_append(layout, bytes, filling->pairs, 0, page_pairs(filling->pairs));
+    pando_assert(fits);
+    page_seal(layout, bytes);
+    post(bulk, filling->header.address);
+    if (!row_add(row, filling->header.low, filling->header.address))
+        return PANDO_NO_MEMORY;
+    return bulk->status;
+}
+
+static bool filling_full(const struct bulk *bulk, const struct filling *filling,
+                         const struct page_pair *pair)
+{
+    const struct page_layout *layout = &bulk->self->table->layout;
+    uint32_t used = page_used(layout, filling->pairs);
+    /* However little of a page is to be used, a level has fewer pages than the one below. */
+    uint32_t least = filling->header.level > 0 ? 4 : 1;
+    return page_pairs(filling->pairs) > 0 &&
+           ((used >= filling->limit && page_pairs(filling->pairs) >= least) ||
+            !page_room(layout, filling->pairs, UINT32_MAX, pair->key.size + 2 * layout->key_max,
+                       pair->value.size));
+}
+
+/* ---- leaves ---------------------------------------------------------------------------------- */
+
+/* Which memory node the n-th leaf lies on: subtrees of the paper's size once there are many leaves,
+ * smaller ones before. */
+static uint16_t node_of(const struct bulk *bulk, size_t leaf, uint32_t fanout)
+{
+    uint64_t nodes = pool_nodes(bulk->self->table->pool), group = fanout;
+    for (int level = 2; level <= SUBTREE_LEVEL && leaf >= nodes * group * fanout; level++)
+        group *= fanout;
+    return (uint16_t)(leaf / group % nodes);
+}
+
+static enum pando_status pair_value_co(struct bulk *bulk, struct page_pair *pair,
+                                       fabric_address *blob)
+{
+    struct dex_table *table = bulk->self->table;
+    const struct engine_shape *shape = &table->base.shape;
+    if (shape->value_size != 0 ? pair->value.size != shape->value_size
+                               : pair->value.size > ENGINE_VALUE_MAX)
+        return PANDO_INVALID;
+    if (shape->value_size != 0 || pair->value.size <= shape->value_inline)
+        return PANDO_OK;
+    enum pando_status status =
+        blob_write_co(bulk->self->base.session, table->id, pair->value, blob);
+    pair->value = slice_of(blob, sizeof(*blob));
+    pair->blob = true;
+    return status;
+}
+
+static enum pando_status leaves_co(struct bulk *bulk, engine_feed_fn next, void *context,
+                                   struct row *row)
+{
+    struct dex *self = bulk->self;
+    const struct page_layout *layout = &self->table->layout;
+    const struct engine_shape *shape = &self->table->base.shape;
+    struct filling filling = {.pairs = aligned_alloc(64, layout->page_bytes)};
+    uint32_t fanout = page_space(layout, 1, 0, 0) * bulk->fill / 100 /
+                      (layout->key_size == 8 ? 16 : 24 + layout->key_max);
+    uint8_t last[PAGE_KEY_ROOM];
+    size_t last_size = 0;
+    bool any = false;
+    struct page_pair pair = {0};
+
+    if (filling.pairs == NULL)
+        return PANDO_NO_MEMORY;
+    if (fanout < 4)
+        fanout = 4;
+    enum pando_status status = dex_alloc_co(self, node_of(bulk, 0, fanout), &filling.header);
+    if (status == PANDO_OK)
+        filling_begin(bulk, &filling, slice_of(NULL, 0));
+    while (status == PANDO_OK && next(context, &pair.key, &pair.value)) {
+        fabric_address blob = 0;
+        pair.blob = false;
+        if (pair.key.size > shape->key_max ||
+            (shape->key_size != 0 && pair.key.size != shape->key_size) ||
+            (any && slice_compare(slice_of(last, last_size), pair.key) >= 0)) {
+            status = PANDO_INVALID;
+            break;
+        }
+        memcpy(last, pair.key.data, pair.key.size);
+        last_size = pair.key.size;
+        any = true;
+        status = pair_value_co(bulk, &pair, &blob);
+        if (status == PANDO_OK && filling_full(bulk, &filling, &pair)) {
+            struct page_header following = {0};
+            status = dex_alloc_co(self, node_of(bulk, row->count + 1, fanout), &following);
+            if (status == PANDO_OK)
+                status = filling_end_co(bulk, &filling, row, &pair.key, following.address);
+            filling.header = following;
+            if (status == PANDO_OK)
+                filling_begin(bulk, &filling, pair.key);
+        }
+        if (status == PANDO_OK && !page_push(layout, filling.pairs, &pair))
+            status = PANDO_TOO_LARGE;
+    }
+    if (status == PANDO_OK)
+        status = filling_end_co(bulk, &filling, row, NULL, 0);
+    free(filling.pairs);
+    return status;
+}
+
+/* ---- inner levels ---------------------------------------------------------------------------- */
+
+static enum pando_status level_co(struct bulk *bulk, const struct row *below, uint8_t level,
+                                  struct row *row)
+{
+    struct dex *self = bulk->self;
+    const struct page_layout *layout = &self->table->layout;
+    struct filling filling = {.pairs = aligned_alloc(64, layout->page_bytes),
+                              .header = {.level = level}};
+    if (filling.pairs == NULL)
+        return PANDO_NO_MEMORY;
+    enum pando_status status =
+        dex_alloc_co(self, fabric_address_node(below->pages[0].address), &filling.header);
+    if (status == PANDO_OK)
+        filling_begin(bulk, &filling, slice_of(NULL, 0));
+    for (size_t i = 0; i < below->count && status == PANDO_OK; i++) {
+        struct page_pair pair = {.key = row_key(below, i),
+                                 .value = slice_of(&below->pages[i].address, 8)};
+        if (filling_full(bulk, &filling, &pair)) {
+            struct page_header following = {.level = level};
+            uint16_t node = level <= SUBTREE_LEVEL ? fabric_address_node(below->pages[i].address)
+                                                   : (uint16_t)POOL_ANY_NODE;
+            status = dex_alloc_co(self, node, &following);
+            if (status == PANDO_OK)
+                status = filling_end_co(bulk, &filling, row, &pair.key, following.address);
+            filling.header = following;
+            if (status == PANDO_OK)
+                filling_begin(bulk, &filling, pair.key);
+        }
+        if (status == PANDO_OK && !page_push(layout, filling.pairs, &pair))
+            status = PANDO_TOO_LARGE;
+    }
+    if (status == PANDO_OK)
+        status = filling_end_co(bulk, &filling, row, NULL, 0);
+    free(filling.pairs);
+    return status;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+/* The root gets what the top level's only page has; that page goes. */
+static enum pando_status finish_root_co(struct bulk *bulk, fabric_address top)
+{
+    struct dex *self = bulk->self;
+    struct dex_table *table = self->table;
+    struct frame *frame = frame_at(&table->frames, table->root_frame);
+    struct dex_scratch *scratch = dex_scratch_take(self);
+
+    frame_latch_co(frame);
+    enum pando_status status = dex_read_co(self, top, scratch->page);
+    if (status == PANDO_OK) {
+        page_copy(scratch->image, scratch->page, table->layout.page_bytes);
+        page_word_set(scratch->image, POOL_BLOCK_ADDRESS, frame->address);
+        page_set_version(scratch->image,
+                         page_version(frame_bytes(&table->frames, table->root_frame)) + 1);
+        struct dex_change change = {.images = {scratch->image}, .count = 1};
+        status = dex_change_co(self, scratch, &change);
+    }
+    if (status == PANDO_OK) {
+        dex_replace_co(self, table->root_frame, scratch->image);
+        page_set_version(scratch->page, page_version(scratch->page) + 1);
+        status = dex_free_page_co(self, scratch->page);
+    }
+    frame_give(frame, true);
+    dex_scratch_give(self, scratch);
+    return status;
+}
+
+/* All keys are ours, and there are none. */
+static enum pando_status check_empty_co(struct dex *self)
+{
+    struct dex_table *table = self->table;
+    struct dex_retry retry = {0};
+    struct slice lowest = slice_of(NULL, 0);
+    uint64_t owner = 0;
+
+    enum pando_status status = dex_claim_co(self, lowest, &owner);
+    while (status == PANDO_AGAIN) {
+        status = dex_retry_co(self, &retry);
+        if (status == PANDO_OK)
+            status = dex_claim_co(self, lowest, &owner);
+    }
+    if (status != PANDO_OK)
+        return status;
+    const uint8_t *root = frame_bytes(&table->frames, table->root_frame);
+    return owner != dex_self(table) || page_level(root) > 0 || page_pairs(root) > 0 ? PANDO_EXISTS
+                                                                                    : PANDO_OK;
+}
+
+enum pando_status dex_bulk_load_co(struct engine *engine, engine_feed_fn next, void *context,
+                                   unsigned fill)
+{
+    struct dex *self = dex_of(engine);
+    struct bulk bulk = {.self = self, .fill = fill};
+    struct row rows[2] = {0};
+    unsigned level = 0;
+
+    enum pando_status status = check_empty_co(self);
+    if (status != PANDO_OK)
+        return status;
+    bulk.buffers = aligned_alloc(64, (size_t)IN_FLIGHT * self->table->layout.page_bytes);
+    if (bulk.buffers == NULL)
+        return PANDO_NO_MEMORY;
+    status = leaves_co(&bulk, next, context, &rows[0]);
+    while (status == PANDO_OK && rows[level % 2].count > 1) {
+        row_free(&rows[(level + 1) % 2]);
+        status = level_co(&bulk, &rows[level % 2], (uint8_t)(level + 1), &rows[(level + 1) % 2]);
+        level++;
+    }
+    finish_writes_co(&bulk);
+    if (status == PANDO_OK)
+        status = bulk.status;
+    if (status == PANDO_OK)
+        status = finish_root_co(&bulk, rows[level % 2].pages[0].address);
+    row_free(&rows[0]);
+    row_free(&rows[1]);
+    free(bulk.buffers);
+    return status;
+}

@@ -1,0 +1,426 @@
+/*
+ * table.c - creating, opening, attaching; the switches; statistics.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "tree/dex/dex_int.h"
+
+enum {
+    CACHE_BYTES = 256 * 1024 * 1024,
+    FRAMES_MIN = 192,  /* tasks that are at work hold a few each */
+    COOLING_PART = 10, /* of the frames */
+};
+
+/* The table's own words in the directory. */
+enum { WORD_NODE_BYTES, WORD_KEY_SIZE, WORD_VALUE_SIZE, WORD_FORMAT };
+
+/* ---- switches -------------------------------------------------------------------------------- */
+
+static const struct engine_switch switches[] = {
+    {"partition", offsetof(struct dex_switches, partition)},
+    {"cache", offsetof(struct dex_switches, cache)},
+    {"cooling-map", offsetof(struct dex_switches, cooling_map)},
+    {"path-aware", offsetof(struct dex_switches, path_aware)},
+    {"admission", offsetof(struct dex_switches, admission)},
+    {"offload", offsetof(struct dex_switches, offload)},
+    {"prefetch", offsetof(struct dex_switches, prefetch)},
+    {"log", offsetof(struct dex_switches, log)},
+    {"merge", offsetof(struct dex_switches, merge)},
+    {"balance", offsetof(struct dex_switches, balance)},
+    {"break-cells", offsetof(struct dex_switches, cells)},
+    {"break-replay", offsetof(struct dex_switches, replay)},
+    {"break-invalidate", offsetof(struct dex_switches, invalidate)},
+};
+enum { SWITCHES = sizeof(switches) / sizeof(switches[0]) };
+
+/* ---- creating -------------------------------------------------------------------------------- */
+
+static enum pando_status layout_of(const struct pool *pool, const struct engine_shape *shape,
+                                   uint16_t table, struct page_layout *layout)
+{
+    *layout = (struct page_layout){
+        .pool = pool_id(pool),
+        .table = table,
+        .page_bytes = shape->node_bytes,
+        .key_size = shape->key_size,
+        .value_size = shape->value_size,
+        .key_max = shape->key_max,
+        .value_max = shape->value_inline,
+    };
+    return page_layout_check(layout);
+}
+
+static uint64_t live_tenure(const struct pool *pool, uint16_t table)
+{
+    return pool_tenure_pack((struct pool_tenure){.state = POOL_BLOCK_LIVE,
+                                                 .kind = PAGE_KIND,
+                                                 .table = table,
+                                                 .holder = pool_identity(pool)});
+}
+
+/* An empty leaf as the root, and a map that gives all keys to nobody. */
+static enum pando_status create_tree_co(struct pool_session *session, unsigned slot,
+                                        const struct page_layout *layout)
+{
+    struct pool_block block;
+    uint8_t *bytes = aligned_alloc(64, layout->page_bytes);
+    struct map *map = map_create();
+    enum pando_status status = bytes == NULL || map == NULL ? PANDO_NO_MEMORY : PANDO_OK;
+
+    if (status == PANDO_OK)
+        status = pool_alloc_co(session, POOL_ANY_NODE, layout->page_bytes, &block);
+    if (status == PANDO_OK) {
+        struct page_header header = {.address = block.address,
+                                     .version = block.version + 1,
+                                     .tenure =
+                                         live_tenure(pool_session_pool(session), layout->table),
+                                     .no_high = true};
+        page_init(layout, &header, bytes);
+        page_seal(layout, bytes);
+        struct fabric_op write =
+            fabric_write(fabric_address_offset(block.address), bytes, layout->page_bytes);
+        status = pool_submit_co(session, fabric_address_node(block.address), &write, 1);
+    }
+    if (status == PANDO_OK) {
+        map->root = block.address;
+        status = map_swap_co(session, slot, layout->table, NULL, map);
+    }
+    free(map);
+    free(bytes);
+    return status;
+}
+
+static enum pando_status create_co(struct pool_session *session, const char *name,
+                                   const struct engine_shape *shape)
+{
+    struct page_layout layout;
+    struct pool_entry entry;
+    unsigned slot;
+    struct pool_table_options options = {
+        .name = name,
+        .engine = dex_engine.name,
+        .key_max = shape->key_max,
+        .value_inline = shape->value_inline,
+        .words = {[WORD_NODE_BYTES] = shape->node_bytes,
+                  [WORD_KEY_SIZE] = shape->key_size,
+                  [WORD_VALUE_SIZE] = shape->value_size,
+                  [WORD_FORMAT] = PAGE_FORMAT_VERSION},
+    };
+    enum pando_status status = layout_of(pool_session_pool(session), shape, 0, &layout);
+    if (status != PANDO_OK)
+        return status;
+    /* The name first, with no root yet: the table's number is in every cell. */
+    status = pool_table_create_co(session, &options, &slot, &entry);
+    if (status != PANDO_OK)
+        return status;
+    layout.table = (uint16_t)entry.table;
+    status = create_tree_co(session, slot, &layout);
+    if (status != PANDO_OK) {
+        enum pando_status dropped = pool_table_drop_co(session, name);
+        (void)dropped;
+    }
+    return status;
+}
+
+/* ---- handles --------------------------------------------------------------------------------- */
+
+static void scratch_free(struct dex_scratch *scratch)
+{
+    free(scratch->page);
+    free(scratch->image);
+    free(scratch->sibling);
+    free(scratch->other);
+    free(scratch->value);
+    free(scratch->blob);
+    free(scratch->intent);
+    free(scratch);
+}
+
+static struct dex_scratch *scratch_create(uint32_t page_bytes)
+{
+    struct dex_scratch *scratch = calloc(1, sizeof(*scratch));
+    pando_assert(scratch != NULL);
+    scratch->page = aligned_alloc(64, page_bytes);
+    scratch->image = aligned_alloc(64, page_bytes);
+    scratch->sibling = aligned_alloc(64, page_bytes);
+    scratch->other = aligned_alloc(64, page_bytes);
+    scratch->value = aligned_alloc(64, page_bytes);
+    scratch->intent = aligned_alloc(64, POOL_INTENT_BYTES);
+    pando_assert(scratch->page != NULL && scratch->image != NULL && scratch->sibling != NULL &&
+                 scratch->other != NULL && scratch->value != NULL && scratch->intent != NULL);
+    return scratch;
+}
+
+/* As many as tasks have been at work at once; none is allocated after that. */
+struct dex_scratch *dex_scratch_take(struct dex *self)
+{
+    struct dex_scratch *scratch = self->free_scratch;
+    if (scratch == NULL)
+        return scratch_create(self->table->layout.page_bytes);
+    self->free_scratch = scratch->next;
+    return scratch;
+}
+
+void dex_scratch_give(struct dex *self, struct dex_scratch *scratch)
+{
+    if (scratch->blob != NULL) {
+        free(scratch->blob);
+        scratch->blob = NULL;
+    }
+    scratch->next = self->free_scratch;
+    self->free_scratch = scratch;
+}
+
+enum pando_status dex_handle_create(struct dex_table *table, struct pool_session *session,
+                                    struct dex **out)
+{
+    struct dex *self = calloc(1, sizeof(*self));
+    if (self == NULL)
+        return PANDO_NO_MEMORY;
+    self->base.ops = &dex_engine;
+    self->base.table = &table->base;
+    self->base.session = session;
+    self->table = table;
+    prng_seed(&self->prng, rt_random());
+    rt_latch_lock(&table->handles_latch);
+    list_push_back(&table->handles, &self->link);
+    rt_latch_unlock(&table->handles_latch);
+    *out = self;
+    return PANDO_OK;
+}
+
+void dex_handle_destroy(struct dex *self)
+{
+    struct dex_table *table = self->table;
+    rt_latch_lock(&table->handles_latch);
+    list_remove(&self->link);
+    rt_latch_unlock(&table->handles_latch);
+    rt_latch_lock(&table->free_latch);
+    while (self->free_count > 0) {
+        uint32_t frame = self->free_frames[--self->free_count];
+        frame_at(&table->frames, frame)->next = table->free_list;
+        table->free_list = frame;
+        table->free_count++;
+    }
+    rt_latch_unlock(&table->free_latch);
+    while (self->free_scratch != NULL) {
+        struct dex_scratch *scratch = self->free_scratch;
+        self->free_scratch = scratch->next;
+        scratch_free(scratch);
+    }
+    free(self);
+}
+
+static enum pando_status attach_co(struct engine_table *base, struct pool_session *session,
+                                   struct engine **out)
+{
+    struct dex *self;
+    enum pando_status status =
+        dex_handle_create(container_of(base, struct dex_table, base), session, &self);
+    if (status == PANDO_OK)
+        *out = &self->base;
+    return status;
+}
+
+static void detach_co(struct engine *engine)
+{
+    dex_handle_destroy(dex_of(engine));
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static enum pando_status read_entry_co(struct dex_table *table, struct pool_session *session,
+                                       const char *name, const struct engine_config *config,
+                                       char *error, size_t error_bytes)
+{
+    struct pool_entry entry;
+    struct engine_shape *shape = &table->base.shape;
+    enum pando_status status = engine_switches_parse(
+        dex_engine.name, switches, SWITCHES, &table->on, config->without, error, error_bytes);
+    if (status != PANDO_OK)
+        return status;
+    status = pool_table_open_co(session, name, &table->slot, &entry);
+    if (status != PANDO_OK) {
+        snprintf(error, error_bytes, "table '%s': %s", name, pando_status_text(status));
+        return status;
+    }
+    if (strcmp(entry.engine, dex_engine.name) != 0 || entry.table > UINT16_MAX) {
+        snprintf(error, error_bytes, "table '%s' belongs to the engine '%s'", name, entry.engine);
+        return PANDO_INVALID;
+    }
+    *shape = (struct engine_shape){
+        .key_size = (uint32_t)entry.words[WORD_KEY_SIZE],
+        .value_size = (uint32_t)entry.words[WORD_VALUE_SIZE],
+        .key_max = entry.key_max,
+        .value_inline = entry.value_inline,
+        .node_bytes = (uint32_t)entry.words[WORD_NODE_BYTES],
+    };
+    table->id = (uint16_t)entry.table;
+    if (entry.words[WORD_FORMAT] != PAGE_FORMAT_VERSION) {
+        snprintf(error, error_bytes, "table '%s' was made by another version of this engine", name);
+        return PANDO_VERSION;
+    }
+    if (engine_shape_check(shape) != PANDO_OK ||
+        layout_of(table->pool, shape, table->id, &table->layout) != PANDO_OK) {
+        snprintf(error, error_bytes, "table '%s': damaged directory entry", name);
+        return PANDO_CORRUPT;
+    }
+    table->layout.unchecked = !table->on.cells;
+    return PANDO_OK;
+}
+
+static enum pando_status cache_create(struct dex_table *table, uint64_t bytes)
+{
+    uint64_t count =
+        (bytes == 0 ? CACHE_BYTES : bytes) / (table->layout.page_bytes + sizeof(struct frame));
+    if (count < FRAMES_MIN)
+        count = FRAMES_MIN;
+    if (count >= FRAME_NONE / 2)
+        count = FRAME_NONE / 2;
+    enum pando_status status =
+        frames_create(&table->frames, (uint32_t)count, table->layout.page_bytes);
+    if (status == PANDO_OK)
+        status =
+            cooling_create(&table->cooling, (uint32_t)count / COOLING_PART, !table->on.cooling_map);
+    return status;
+}
+
+/* The root has the first frame, for good. */
+static enum pando_status load_root_co(struct dex_table *table)
+{
+    struct map *map;
+    struct dex *self = table->keeper;
+    enum pando_status status = map_read_co(self->base.session, table->slot, table->id, &map);
+    if (status != PANDO_OK)
+        return status;
+    struct frame *frame = frame_at(&table->frames, 0);
+    atomic_store(&table->map, map);
+    table->root = frame->address = map->root;
+    table->root_frame = 0;
+    atomic_store(&table->fresh, 1);
+    frame->pinned = true;
+    frame->parent = FRAME_NONE;
+    frame->epoch = map->epoch;
+    atomic_store(&frame->state, FRAME_HOT);
+    struct dex_scratch *scratch = dex_scratch_take(self);
+    status = dex_read_co(self, map->root, scratch->page);
+    if (status == PANDO_OK)
+        page_copy(frame_bytes(&table->frames, 0), scratch->page, table->layout.page_bytes);
+    dex_scratch_give(self, scratch);
+    bool entered = frame_enter(&table->frames, 0);
+    pando_assert(entered);
+    return status == PANDO_STALE ? PANDO_CORRUPT : status;
+}
+
+static void table_free(struct dex_table *table)
+{
+    if (table->keeper != NULL)
+        dex_handle_destroy(table->keeper);
+    frames_destroy(&table->frames);
+    cooling_destroy(&table->cooling);
+    free(atomic_load(&table->map));
+    free(table);
+}
+
+static enum pando_status open_co(struct pool_session *session, const char *name,
+                                 const struct engine_config *config, struct engine_table **out,
+                                 char *error, size_t error_bytes)
+{
+    struct dex_table *table = calloc(1, sizeof(*table));
+    if (table == NULL)
+        return PANDO_NO_MEMORY;
+    table->base.ops = &dex_engine;
+    table->pool = pool_session_pool(session);
+    table->free_list = FRAME_NONE;
+    list_init(&table->handles);
+    rt_waitq_init(&table->wake);
+    enum pando_status status = read_entry_co(table, session, name, config, error, error_bytes);
+    if (status == PANDO_OK)
+        status = cache_create(table, config->cache_bytes);
+    if (status == PANDO_OK)
+        status = dex_handle_create(table, session, &table->keeper);
+    if (status == PANDO_OK)
+        status = load_root_co(table);
+    bool serving = false;
+    if (status == PANDO_OK) {
+        status = dex_serve(table);
+        serving = status == PANDO_OK;
+    }
+    if (status == PANDO_OK)
+        status = dex_keeper_start(table);
+    if (status != PANDO_OK) {
+        if (error[0] == '\0')
+            snprintf(error, error_bytes, "table '%s': %s", name, pando_status_text(status));
+        if (serving)
+            dex_serve_no_more_co(table);
+        table_free(table);
+        return status;
+    }
+    *out = &table->base;
+    return PANDO_OK;
+}
+
+/* Everything to the pool, and the keys to nobody. */
+static void give_all_co(struct dex_table *table)
+{
+    struct dex_range all = {.no_high = true};
+    enum pando_status status = table->dropped ? PANDO_OK : dex_give_co(table->keeper, &all, 0);
+    bool keep = status != PANDO_OK || pool_fenced(table->pool);
+
+    if (keep)
+        log_warn("left the keys of a table to whoever takes over", log_u64("table", table->id),
+                 log_status("status", status));
+    if (table->log == NULL)
+        return;
+    status = dex_log_destroy_co(table->log, table->keeper->base.session, keep);
+    if (status != PANDO_OK)
+        log_warn("a log was not freed", log_u64("table", table->id), log_status("status", status));
+}
+
+static void close_co(struct engine_table *base, struct pool_session *session)
+{
+    struct dex_table *table = container_of(base, struct dex_table, base);
+    /* The keeper's tasks are done with the session that opened the table. */
+    dex_keeper_stop_co(table);
+    table->keeper->base.session = session;
+    dex_serve_no_more_co(table);
+    give_all_co(table);
+    table_free(table);
+}
+
+static void stats(const struct engine_table *base, struct engine_stats *out)
+{
+    struct dex_table *table = container_of((struct engine_table *)base, struct dex_table, base);
+    uint32_t used = atomic_load(&table->fresh) - table->free_count;
+    *out = (struct engine_stats){
+        .cache_hits = atomic_load(&table->stats.hits),
+        .cache_misses = atomic_load(&table->stats.misses),
+        .cache_bytes = (uint64_t)used * table->layout.page_bytes,
+        .cache_entries = used,
+        .rereads = atomic_load(&table->stats.rereads),
+        .splits = atomic_load(&table->stats.splits),
+        .merges = atomic_load(&table->stats.merges),
+        .repairs = atomic_load(&table->stats.repairs),
+        .lock_waits = atomic_load(&table->stats.waits),
+    };
+}
+
+const struct engine_ops dex_engine = {
+    .name = "dex",
+    .create_co = create_co,
+    .open_co = open_co,
+    .close_co = close_co,
+    .drop_co = dex_drop_co,
+    .attach_co = attach_co,
+    .detach_co = detach_co,
+    .get_co = dex_get_co,
+    .modify_co = dex_modify_co,
+    .scan_co = dex_scan_co,
+    .bulk_load_co = dex_bulk_load_co,
+    .stats = stats,
+    .verify_co = dex_verify_co,
+};

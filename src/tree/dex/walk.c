@@ -1,0 +1,343 @@
+/*
+ * walk.c - the whole tree as it is in the pool: checking it, and freeing it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "tree/dex/dex_int.h"
+
+enum { LOOKS_MAX = 6, DEPTH_MAX = 32 };
+
+static const uint64_t LOOK_PAUSE_NS = 200 * RT_NS_PER_US;
+
+/* ---- what owners have not written yet -------------------------------------------------------- */
+
+/* Everything that was changed before goes to the pool. */
+static enum pando_status flush_all_co(struct dex *self)
+{
+    struct dex_table *table = self->table;
+    uint64_t me = dex_self(table), last = 0;
+    struct map *map;
+    enum pando_status status = map_read_co(self->base.session, table->slot, table->id, &map);
+
+    if (status != PANDO_OK)
+        return status;
+    for (uint32_t i = 0; i < map->count && status == PANDO_OK; i++) {
+        uint64_t owner = map->parts[i].owner, now;
+        if (owner == 0 || owner == last)
+            continue;
+        last = owner;
+        status = owner == me ? dex_flush_co(self) : dex_forward_flush_co(self, owner);
+        if (status == PANDO_AGAIN) {
+            /* It is gone, or no longer the owner: whoever is will be asked at the next look. */
+            status = dex_claim_co(self, map->parts[i].low, &now);
+            status = status == PANDO_OK ? PANDO_AGAIN : status;
+        }
+    }
+    free(map);
+    return status;
+}
+
+/* ---- checking -------------------------------------------------------------------------------- */
+
+struct verify {
+    struct dex *self;
+    struct engine_census *census;
+    char *error;
+    size_t error_bytes;
+    uint8_t *value;
+    size_t capacity;
+};
+
+static enum pando_status complain(struct verify *verify, fabric_address address, const char *what)
+{
+    snprintf(verify->error, verify->error_bytes, "page 0x%llx: %s", (unsigned long long)address,
+             what);
+    return PANDO_CORRUPT;
+}
+
+static enum pando_status verify_blob_co(struct verify *verify, const uint8_t *page, uint32_t index)
+{
+    struct dex *self = verify->self;
+    struct dex_scratch *scratch = dex_scratch_take(self);
+    fabric_address address;
+    size_t size = 0;
+    bool blob;
+
+    (void)page_value(&self->table->layout, page, index, scratch->value,
+                     self->table->layout.page_bytes, &blob);
+    memcpy(&address, scratch->value, sizeof(address));
+    dex_scratch_give(self, scratch);
+    if (!blob)
+        return PANDO_OK;
+    enum pando_status status =
+        blob_read_co(self->base.session, self->table->id, address, NULL, 0, &size);
+    if (status == PANDO_OK && size > verify->capacity) {
+        uint8_t *room = realloc(verify->value, size);
+        if (room == NULL)
+            return PANDO_NO_MEMORY;
+        verify->value = room;
+        verify->capacity = size;
+    }
+    if (status == PANDO_OK && size > 0)
+        status =
+            blob_read_co(self->base.session, self->table->id, address, verify->value, size, &size);
+    if (status == PANDO_OK)
+        verify->census->bytes += blob_bytes(size);
+    return status == PANDO_STALE || status == PANDO_CORRUPT
+               ? complain(verify, page_address(page), "a long value is not there")
+               : status;
+}
+
+/* Keys in order and between the fences. */
+static enum pando_status verify_pairs_co(struct verify *verify, const uint8_t *page)
+{
+    const struct page_layout *layout = &verify->self->table->layout;
+    uint8_t one[PAGE_KEY_ROOM], two[PAGE_KEY_ROOM];
+    uint8_t *now = one, *former = two;
+    struct slice before = {0};
+    enum pando_status status = PANDO_OK;
+
+    for (uint32_t i = 0; i < page_pairs(page) && status == PANDO_OK; i++) {
+        struct slice key = page_key(layout, page, i, now);
+        if ((i > 0 && slice_compare(before, key) >= 0) || page_side(page, key) != 0)
+            return complain(verify, page_address(page), "a key is out of order");
+        if (page_level(page) == 0)
+            status = verify_blob_co(verify, page, i);
+        before = key;
+        uint8_t *other = former;
+        former = now;
+        now = other;
+    }
+    return status;
+}
+
+/* What a page is to be. */
+struct place {
+    fabric_address address;
+    int level; /* -1: any */
+    struct slice low, high;
+    bool no_high;
+};
+
+static enum pando_status verify_page_co(struct verify *verify, const struct place *place);
+
+static enum pando_status verify_children_co(struct verify *verify, const uint8_t *page,
+                                            struct slice high, bool no_high)
+{
+    const struct page_layout *layout = &verify->self->table->layout;
+    uint32_t pairs = page_pairs(page);
+    enum pando_status status = PANDO_OK;
+    uint8_t *keys = malloc(2 * PAGE_KEY_ROOM);
+
+    if (keys == NULL)
+        return PANDO_NO_MEMORY;
+    if (pairs == 0)
+        status = complain(verify, page_address(page), "an inner page without children");
+    for (uint32_t i = 0; i < pairs && status == PANDO_OK; i++) {
+        bool last = i + 1 == pairs;
+        struct place child = {.address = page_child(layout, page, i),
+                              .level = page_level(page) - 1,
+                              .low = page_key(layout, page, i, keys),
+                              .high = high,
+                              .no_high = last && no_high};
+        if (!last)
+            child.high = page_key(layout, page, i + 1, keys + PAGE_KEY_ROOM);
+        status = verify_page_co(verify, &child);
+    }
+    free(keys);
+    return status;
+}
+
+/* A page, all below it, and those to its right up to `high`: halves their parent was never told of. */
+static enum pando_status verify_page_co(struct verify *verify, const struct place *place)
+{
+    struct dex *self = verify->self;
+    struct dex_scratch *scratch = dex_scratch_take(self);
+    uint8_t *fences = malloc(2 * PAGE_KEY_ROOM);
+    uint8_t *page = scratch->page;
+    struct slice high = {0};
+
+    enum pando_status status =
+        fences == NULL ? PANDO_NO_MEMORY : dex_read_co(self, place->address, page);
+    if (status == PANDO_STALE)
+        status = complain(verify, place->address, "cannot be read");
+    bool no_high = false;
+    if (status == PANDO_OK) {
+        no_high = !page_high(page, fences + PAGE_KEY_ROOM, &high);
+        if (page_dead(page) || (place->level >= 0 && page_level(page) != place->level))
+            status = complain(verify, place->address, "of another level, or merged away");
+        else if (!slice_equal(page_low(page, fences), place->low))
+            status = complain(verify, place->address, "does not begin where its parent says");
+        else if (no_high != place->no_high && (no_high || page_sibling(page) == 0))
+            status = complain(verify, place->address, "does not end where its parent says");
+        else if (!no_high && !place->no_high && slice_compare(high, place->high) > 0)
+            status = complain(verify, place->address, "ends beyond what its parent says");
+    }
+    if (status == PANDO_OK) {
+        verify->census->nodes++;
+        verify->census->bytes += self->table->layout.page_bytes;
+        verify->census->leaves += page_level(page) == 0;
+        verify->census->pairs += page_level(page) == 0 ? page_pairs(page) : 0;
+        status = verify_pairs_co(verify, page);
+    }
+    if (status == PANDO_OK && page_level(page) > 0)
+        status = verify_children_co(verify, page, high, no_high);
+    bool more =
+        status == PANDO_OK && !no_high && (place->no_high || slice_compare(high, place->high) < 0);
+    if (more) {
+        struct place right = *place;
+        right.address = page_sibling(page);
+        right.level = page_level(page);
+        right.low = high;
+        status = verify_page_co(verify, &right);
+    }
+    free(fences);
+    dex_scratch_give(self, scratch);
+    return status;
+}
+
+enum pando_status dex_verify_co(struct engine *engine, struct engine_census *out, char *error,
+                                size_t error_bytes)
+{
+    struct dex *self = dex_of(engine);
+    struct verify verify = {
+        .self = self, .census = out, .error = error, .error_bytes = error_bytes};
+    struct place root = {.address = self->table->root, .level = -1, .no_high = true};
+    enum pando_status status = PANDO_CORRUPT;
+
+    /* Others may be at work: what is wrong at one look and not at the next was only under way. */
+    for (int look = 0; look < LOOKS_MAX && (status == PANDO_CORRUPT || status == PANDO_AGAIN);
+         look++) {
+        if (look > 0)
+            rt_sleep_co(LOOK_PAUSE_NS << look);
+        *out = (struct engine_census){0};
+        status = flush_all_co(self);
+        if (status == PANDO_OK)
+            status = verify_page_co(&verify, &root);
+    }
+    out->damaged = status == PANDO_CORRUPT;
+    if (status == PANDO_OK && error_bytes > 0)
+        error[0] = '\0';
+    free(verify.value);
+    return status == PANDO_AGAIN ? PANDO_TIMEOUT : status;
+}
+
+/* ---- freeing --------------------------------------------------------------------------------- */
+
+static enum pando_status free_blobs_co(struct dex *self, const uint8_t *page,
+                                       struct dex_scratch *scratch)
+{
+    struct dex_table *table = self->table;
+    enum pando_status status = PANDO_OK;
+    for (uint32_t i = 0; i < page_pairs(page) && status == PANDO_OK; i++) {
+        fabric_address address;
+        bool blob;
+        (void)page_value(&table->layout, page, i, scratch->value, table->layout.page_bytes, &blob);
+        if (!blob)
+            continue;
+        memcpy(&address, scratch->value, sizeof(address));
+        status = blob_free_co(self->base.session, table->id, address);
+        if (status == PANDO_STALE)
+            status = PANDO_OK; /* freed by an earlier try */
+    }
+    return status;
+}
+
+/* A page, all below it, and what is to its right below `high`. */
+static enum pando_status free_page_co(struct dex *self, fabric_address address, int level,
+                                      struct slice high, bool no_high)
+{
+    struct dex_table *table = self->table;
+    struct dex_scratch *scratch = dex_scratch_take(self);
+    uint8_t *keys = malloc(2 * PAGE_KEY_ROOM);
+    struct slice end = {0};
+
+    enum pando_status status =
+        keys == NULL ? PANDO_NO_MEMORY : dex_read_co(self, address, scratch->page);
+    const uint8_t *page = scratch->page;
+    if (status == PANDO_STALE || (status == PANDO_OK && page_dead(page))) {
+        /* Freed by an earlier try, after all that hung on it; or by whoever merged it. */
+        status = PANDO_OK;
+        goto out;
+    }
+    if (status == PANDO_OK && level >= 0 && page_level(page) != level)
+        status = PANDO_CORRUPT;
+    if (status != PANDO_OK)
+        goto out;
+    bool last_page = !page_high(page, keys, &end);
+    if (page_level(page) == 0)
+        status = free_blobs_co(self, page, scratch);
+    for (uint32_t i = 0; page_level(page) > 0 && i < page_pairs(page) && status == PANDO_OK; i++) {
+        bool last = i + 1 == page_pairs(page);
+        struct slice next =
+            last ? end : page_key(&table->layout, page, i + 1, keys + PAGE_KEY_ROOM);
+        status = free_page_co(self, page_child(&table->layout, page, i), page_level(page) - 1, next,
+                              last && last_page);
+    }
+    if (status == PANDO_OK && !last_page && page_sibling(page) != 0 &&
+        (no_high || slice_compare(end, high) < 0))
+        status = free_page_co(self, page_sibling(page), page_level(page), high, no_high);
+    if (status == PANDO_OK) {
+        page_set_version(scratch->page, page_version(page) + 1);
+        status = dex_free_page_co(self, scratch->page);
+    }
+out:
+    free(keys);
+    dex_scratch_give(self, scratch);
+    return status;
+}
+
+/* Nobody uses the table: what owners have left is taken over, so that all of it is in the tree. */
+static enum pando_status gather_co(struct dex *self)
+{
+    struct dex_table *table = self->table;
+    struct dex_retry retry = {0};
+    enum pando_status status;
+
+    do {
+        struct map *map;
+        status = map_read_co(self->base.session, table->slot, table->id, &map);
+        if (status != PANDO_OK)
+            return status;
+        for (uint32_t i = 0; i < map->count && status == PANDO_OK; i++) {
+            uint64_t owner;
+            atomic_store(&table->doubt, true);
+            status = dex_claim_co(self, map->parts[i].low, &owner);
+            if (status == PANDO_OK && owner != dex_self(table))
+                status = PANDO_AGAIN; /* it still has the table: it will let go */
+        }
+        free(map);
+        if (status == PANDO_AGAIN) {
+            status = dex_retry_co(self, &retry);
+            if (status == PANDO_OK)
+                status = PANDO_AGAIN;
+        }
+    } while (status == PANDO_AGAIN);
+    return status == PANDO_OK ? dex_flush_co(self) : status;
+}
+
+enum pando_status dex_drop_co(struct engine_table *base, struct pool_session *session)
+{
+    struct dex_table *table = container_of(base, struct dex_table, base);
+    struct engine *engine;
+    enum pando_status status = base->ops->attach_co(base, session, &engine);
+    if (status != PANDO_OK)
+        return status;
+    struct dex *self = dex_of(engine);
+    status = gather_co(self);
+    if (status == PANDO_OK)
+        status = free_page_co(self, table->root, -1, slice_of(NULL, 0), true);
+    if (status == PANDO_CORRUPT)
+        log_error("cannot free a table that is damaged", log_u64("table", table->id));
+    if (status == PANDO_OK)
+        status = map_free_co(session, atomic_load(&table->map));
+    if (status == PANDO_OK) {
+        table->dropped = true;
+        status = pool_table_remove_co(session, table->slot, table->id);
+    }
+    base->ops->detach_co(engine);
+    return status;
+}
