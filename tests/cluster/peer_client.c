@@ -9,6 +9,8 @@
  *       prints "MEMBER INCARNATION STATE" of each
  *   cluster_peer_client LOCATION SECRET knock NODE
  *       connects there as a stranger; prints the status
+ *
+ * PEER_CLIENT_CA, PEER_CLIENT_CERT, PEER_CLIENT_KEY: files for TLS.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -212,6 +214,10 @@ int main(int argc, char **argv)
     struct env_options options = {
         .uri = argv[1],
         .secret_file = argv[2],
+        .tls = getenv("PEER_CLIENT_CA") != NULL,
+        .tls_ca = getenv("PEER_CLIENT_CA"),
+        .tls_cert = getenv("PEER_CLIENT_CERT"),
+        .tls_key = getenv("PEER_CLIENT_KEY"),
         .peer_listen = answers && argc > 4 ? argv[4] : NULL,
         .peer_advertise = answers && argc > 5 ? argv[5] : NULL,
     };

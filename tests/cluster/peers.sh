@@ -122,12 +122,44 @@ s = socket.create_server(("127.0.0.1", 0)); print("hole %d." % s.getsockname()[1
     echo "with one that cannot be reached, a dead member is recovered in $((SECONDS - begin)) s"
 }
 
+# Members of a pool with TLS call each other over TLS, if they have certificates.
+check_tls() {
+    local member incarnation at node
+    command -v openssl > /dev/null || { echo "tls: not checked, no openssl"; return; }
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=test \
+        -addext "subjectAltName=IP:127.0.0.1" -keyout "$DIR/key" -out "$DIR/cert" 2> /dev/null
+    chmod 600 "$DIR/key"
+    start_memory tls --listen 127.0.0.1:0 --size 64M --secret-file "$SECRET" --tls-cert "$DIR/cert" --tls-key "$DIR/key"
+    POOL=tcp:$ADDRESS
+    export PEER_CLIENT_CA=$DIR/cert
+    start_member deaf
+    call "$MEMBER" "$INCARNATION" 2 0
+    [[ $OUT == "not found: 2 calls"* && -z $AT ]] || fail "without a certificate: $OUT, at $AT"
+    export PEER_CLIENT_CERT=$DIR/cert PEER_CLIENT_KEY=$DIR/key
+    start_member hears
+    member=$MEMBER incarnation=$INCARNATION at=$AT
+    call "$member" "$incarnation" 100 0
+    [[ $OUT == "ok: 100 calls"* ]] || fail "with TLS: $OUT"
+    unset PEER_CLIENT_CA PEER_CLIENT_CERT PEER_CLIENT_KEY
+    printf -v node '%d' $((0x8000 | member))
+    run "$CLIENT" "$at" "$SECRET" knock "$node" # knows the secret and speaks no TLS
+    [[ -n $OUT && $OUT != ok ]] || fail "without TLS: $OUT"
+    echo "tls: ok"
+}
+
+# One that was killed before its window was one, and one that is just being made.
+(umask 077 && : > "/dev/shm/pando-peer-$PREFIX-old" && : > "/dev/shm/pando-peer-$PREFIX-new")
+touch -d '2 minutes ago' "/dev/shm/pando-peer-$PREFIX-old"
 start_memory shm --shm "$PREFIX" --size 64M
 POOL=shm:$PREFIX
 check_calls shm
+[[ ! -e /dev/shm/pando-peer-$PREFIX-old ]] || fail "an empty file is left"
+[[ -e /dev/shm/pando-peer-$PREFIX-new ]] || fail "somebody's new file was removed"
+rm "/dev/shm/pando-peer-$PREFIX-new"
 start_memory tcp --listen 127.0.0.1:0 --size 64M --secret-file "$SECRET"
 POOL=tcp:$ADDRESS
 check_calls tcp
 check_strangers
 check_unreachable
+check_tls
 echo "peers: ok"

@@ -115,7 +115,7 @@ def main():
     build = lib.build_directory()
     with lib.Processes() as processes:
         secret = processes.secret()
-        memory = processes.start_memory(build, "--listen", "127.0.0.1:0", "--size", "256M", "--secret-file", secret)
+        memory = processes.start_memory(build, "--listen", "127.0.0.1:0", "--size", "512M", "--secret-file", secret)
         servers = [processes.start_pando(build, "--threads", "2", "--secret-file", secret,
                                          pool=f"tcp:{memory.address}", name=f"server{i}") for i in range(2)]
         racing(servers)

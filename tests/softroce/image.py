@@ -16,7 +16,7 @@ MODULES = ["ib_core", "ib_uverbs", "rdma_rxe", "crc32_generic", "veth", "bridge"
            "sch_netem"]
 TOOLS = ["qemu-system-x86_64", "busybox", "cpio", "ip", "rdma", "bridge", "tc", "dash", "dpkg-deb", "apt-get",
          "apt-cache", "strip", "ldd"]
-PROGRAMS = ["pando", "tests/conformance_fabric", "tests/conformance_engine"]
+PROGRAMS = ["pando", "tests/conformance_fabric", "tests/conformance_engine", "tests/cluster_peer_client"]
 
 
 class Unavailable(Exception):

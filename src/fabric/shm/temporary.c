@@ -8,11 +8,15 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fabric/shm/shm_int.h"
 
-enum { SWEEP_MAX = 4096 }; /* files that are looked at */
+enum {
+    SWEEP_MAX = 4096, /* files that are looked at */
+    STILLBORN_S = 60, /* an empty one that old is nobody's */
+};
 
 static const char FOLDER[] = "/dev/shm";
 static const char PREFIX[] = "pando-peer-";
@@ -30,6 +34,14 @@ static bool is_window(int fd)
     return pread(fd, &magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) && magic == WINDOW_MAGIC;
 }
 
+/* Its maker was killed before it became one. */
+static bool is_stillborn(int fd)
+{
+    struct stat info;
+    return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == 0 &&
+           time(NULL) > info.st_mtim.tv_sec + STILLBORN_S;
+}
+
 /* A file that is no window yet is not locked even for a moment: its maker is about to. */
 void shm_leftover_remove(const char *path)
 {
@@ -37,7 +49,8 @@ void shm_leftover_remove(const char *path)
     int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return;
-    if (is_window(fd) && flock(fd, LOCK_EX | LOCK_NB) == 0 && shm_path_leads_to(path, fd)) {
+    if ((is_window(fd) || is_stillborn(fd)) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+        shm_path_leads_to(path, fd)) {
         shm_socket_address(path, &address);
         (void)unlink(address.sun_path);
         (void)unlink(path);

@@ -20,8 +20,30 @@ check_kept() {
     softroce_kv $pool /tmp/secret check "$(acknowledged)"
 }
 
+# call COUNT: calls the member that answers so often, and it calls back.
+call() {
+    cluster_peer_client $pool /tmp/secret call "$(cut -d' ' -f2 /tmp/peer.out)" "$(cut -d' ' -f4 /tmp/peer.out)" "$1" 0 2>&1
+}
+
+check_peers() {
+    call 50 | grep '^ok: 50 calls' || return 1
+    kill -9 $peer
+    wait $peer
+    call 2 | grep '^not found: 2 calls'
+}
+
 # The client dies, then the memory node; whoever is left goes on.
 start_memory 127.0.0.1:7000 rxe0 --size 64M --shm softroce || exit 1
+mkfifo /tmp/hold
+exec 3<>/tmp/hold
+cluster_peer_client $pool /tmp/secret answer </tmp/hold >/tmp/peer.out 2>/tmp/peer.err &
+peer=$!
+for i in $(seq 200); do
+    grep -q ^member /tmp/peer.out && break
+    sleep 0.1
+done
+cat /tmp/peer.out /tmp/peer.err
+check "members call each other" check_peers
 check put softroce_kv $pool /tmp/secret write 100
 check "get and scan" softroce_kv $pool /tmp/secret check 100
 
