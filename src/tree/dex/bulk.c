@@ -11,10 +11,7 @@
 #include "base/assert.h"
 #include "tree/dex/dex_int.h"
 
-enum {
-    IN_FLIGHT = 32,
-    SUBTREE_LEVEL = 3, /* the paper's M */
-};
+enum { IN_FLIGHT = 32 };
 
 /* Low fences and addresses of the pages of a level, in order. Keys lie one after the other. */
 struct row {
@@ -175,7 +172,7 @@ static bool filling_full(const struct bulk *bulk, const struct filling *filling,
 static uint16_t node_of(const struct bulk *bulk, size_t leaf, uint32_t fanout)
 {
     uint64_t nodes = pool_nodes(bulk->self->table->pool), group = fanout;
-    for (int level = 2; level <= SUBTREE_LEVEL && leaf >= nodes * group * fanout; level++)
+    for (int level = 2; level <= DEX_SUBTREE_LEVEL && leaf >= nodes * group * fanout; level++)
         group *= fanout;
     return (uint16_t)(leaf / group % nodes);
 }
@@ -188,7 +185,7 @@ static enum pando_status pair_value_co(struct bulk *bulk, struct page_pair *pair
     if (shape->value_size != 0 ? pair->value.size != shape->value_size
                                : pair->value.size > ENGINE_VALUE_MAX)
         return PANDO_INVALID;
-    if (shape->value_size != 0 || pair->value.size <= shape->value_inline)
+    if (pair->value.size <= table->inline_max)
         return PANDO_OK;
     enum pando_status status =
         blob_write_co(bulk->self->base.session, table->id, pair->value, blob);
@@ -269,8 +266,9 @@ static enum pando_status level_co(struct bulk *bulk, const struct row *below, ui
                                  .value = slice_of(&below->pages[i].address, 8)};
         if (filling_full(bulk, &filling, &pair)) {
             struct page_header following = {.level = level};
-            uint16_t node = level <= SUBTREE_LEVEL ? fabric_address_node(below->pages[i].address)
-                                                   : (uint16_t)POOL_ANY_NODE;
+            uint16_t node = level <= DEX_SUBTREE_LEVEL
+                                ? fabric_address_node(below->pages[i].address)
+                                : (uint16_t)POOL_ANY_NODE;
             status = dex_alloc_co(self, node, &following);
             if (status == PANDO_OK)
                 status = filling_end_co(bulk, &filling, row, &pair.key, following.address);

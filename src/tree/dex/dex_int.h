@@ -44,6 +44,7 @@ struct dex_table {
     unsigned slot; /* in the pool's directory */
     uint16_t id;
     struct page_layout layout;
+    uint32_t inline_max; /* longer values are blobs */
     struct dex_switches on;
     struct dex_stats stats;
 
@@ -73,6 +74,9 @@ struct dex_table {
     bool dropped;
     struct rt_waitq wake;
 };
+
+/* Pages of this level and all below them lie on one memory node, as far as it has room: the paper's M. */
+enum { DEX_SUBTREE_LEVEL = 3 };
 
 /* A page's bytes and room to build others; taken from and given back to the thread's handle. */
 struct dex_scratch {

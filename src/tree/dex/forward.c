@@ -119,8 +119,7 @@ struct parcel {
 
 static enum pando_status pack_value_co(struct dex *self, struct parcel *parcel)
 {
-    const struct engine_shape *shape = &self->table->base.shape;
-    if (shape->value_size != 0 || parcel->value.size <= shape->value_inline)
+    if (parcel->value.size <= self->table->inline_max)
         return PANDO_OK;
     enum pando_status status =
         blob_write_co(self->base.session, self->table->id, parcel->value, &parcel->blob);

@@ -105,6 +105,10 @@ PANDO_MUST_CHECK enum pando_status dex_log_replay_co(struct pool_session *sessio
                                                      fabric_address address, dex_log_fn fn,
                                                      void *context);
 
+/* Bytes of the block of the log there; 0 if there is none. */
+PANDO_MUST_CHECK enum pando_status dex_log_size_co(struct pool_session *session, uint16_t table,
+                                                   fabric_address address, uint32_t *bytes);
+
 /* Gives the block back. If several do, one of them does so, and the others get CORRUPT: there is no
  * log (any more). After what else pool_submit_co says, the block is free at the latest when
  * this member is gone, or still a log: doing it again is safe. */

@@ -55,6 +55,19 @@ static enum pando_status read_header_co(struct pool_session *session, uint16_t t
                                                                                   : PANDO_CORRUPT;
 }
 
+enum pando_status dex_log_size_co(struct pool_session *session, uint16_t table,
+                                  fabric_address address, uint32_t *bytes)
+{
+    struct dex_log_header header;
+    *bytes = 0;
+    if (address == 0)
+        return PANDO_OK;
+    enum pando_status status = read_header_co(session, table, address, &header);
+    if (status == PANDO_OK)
+        *bytes = (uint32_t)header.bytes;
+    return status == PANDO_CORRUPT ? PANDO_OK : status;
+}
+
 /* ---- records --------------------------------------------------------------------------------- */
 
 size_t dex_log_record_read(uint32_t seed, uint64_t lsn, const uint8_t *bytes, size_t available,

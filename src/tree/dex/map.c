@@ -9,7 +9,7 @@
 #include "base/assert.h"
 #include "pool/cell.h"
 
-enum { READS_MAX = 16 };
+enum { READS_MAX = 16, FIRST_READ = 512 };
 
 bool map_part_high(const struct map *map, const struct map_part *part, struct slice *high)
 {
@@ -152,6 +152,7 @@ bool map_decode(struct map *map, uint64_t pool, uint16_t table, fabric_address a
         return false;
     map->address = address;
     map->version = head.version;
+    map->bytes = head.bytes;
     map->epoch = head.epoch;
     map->root = head.root;
     map->count = head.parts;
@@ -165,11 +166,36 @@ bool map_decode(struct map *map, uint64_t pool, uint16_t table, fabric_address a
 
 /* ---- in the pool ----------------------------------------------------------------------------- */
 
+/* Blocks come in a few sizes. */
+uint32_t map_block_bytes(uint32_t bytes)
+{
+    uint32_t block = FIRST_READ;
+    while (block < bytes)
+        block *= 2;
+    return block;
+}
+
+/* The block at an address: what most maps take first, the rest if there is more. */
+static enum pando_status read_block_co(struct pool_session *session, fabric_address address,
+                                       uint8_t bytes[MAP_BYTES])
+{
+    struct map_head_fmt head;
+    struct fabric_op read = fabric_read(fabric_address_offset(address), bytes, FIRST_READ);
+    enum pando_status status = pool_submit_co(session, fabric_address_node(address), &read, 1);
+    if (status != PANDO_OK)
+        return status;
+    memcpy(&head, bytes, sizeof(head));
+    if (head.bytes <= FIRST_READ || head.bytes > MAP_BYTES)
+        return PANDO_OK;
+    read.size = head.bytes;
+    return pool_submit_co(session, fabric_address_node(address), &read, 1);
+}
+
 enum pando_status map_read_co(struct pool_session *session, unsigned slot, uint16_t table,
                               struct map **out)
 {
     struct map *map = map_create();
-    uint8_t *bytes = malloc(MAP_BYTES);
+    uint8_t *bytes = calloc(1, MAP_BYTES);
     enum pando_status status = map == NULL || bytes == NULL ? PANDO_NO_MEMORY : PANDO_OK;
     bool found = false;
 
@@ -179,9 +205,8 @@ enum pando_status map_read_co(struct pool_session *session, unsigned slot, uint1
         status = pool_root_read_co(session, slot, &address);
         if (status == PANDO_OK && address == 0)
             break;
-        struct fabric_op read = fabric_read(fabric_address_offset(address), bytes, MAP_BYTES);
         if (status == PANDO_OK)
-            status = pool_submit_co(session, fabric_address_node(address), &read, 1);
+            status = read_block_co(session, address, bytes);
         found = status == PANDO_OK &&
                 map_decode(map, pool_id(pool_session_pool(session)), table, address, bytes);
     }
@@ -217,35 +242,43 @@ static enum pando_status swap_root_co(struct pool_session *session, unsigned slo
     return status;
 }
 
+/* What it takes does not depend on where it lies. */
+static uint32_t encoded_bytes(const struct map *map)
+{
+    uint32_t bytes = MAP_HEADER + map->count * MAP_PART;
+    for (uint32_t i = 0; i < map->count; i++)
+        bytes += pad8((uint32_t)map->parts[i].low.size);
+    return bytes;
+}
+
 enum pando_status map_swap_co(struct pool_session *session, unsigned slot, uint16_t table,
                               const struct map *from, struct map *to)
 {
     struct pool *pool = pool_session_pool(session);
     struct pool_block block;
+    uint32_t size = encoded_bytes(to);
     uint8_t *bytes = malloc(MAP_BYTES);
+
     if (bytes == NULL)
         return PANDO_NO_MEMORY;
-    enum pando_status status = pool_alloc_co(session, POOL_ANY_NODE, MAP_BYTES, &block);
+    enum pando_status status =
+        size > MAP_BYTES ? PANDO_FULL
+                         : pool_alloc_co(session, POOL_ANY_NODE, map_block_bytes(size), &block);
     if (status != PANDO_OK)
         goto err_free;
     to->address = block.address;
     to->version = block.version + 1;
+    to->bytes = size;
     to->epoch = from == NULL ? 1 : from->epoch + 1;
-    uint32_t size = map_encode(to, pool_id(pool), table, tenure_of(pool, table), bytes);
-    status = size == 0 ? PANDO_FULL : PANDO_OK;
+    size = map_encode(to, pool_id(pool), table, tenure_of(pool, table), bytes);
     struct fabric_op write = fabric_write(fabric_address_offset(block.address), bytes, size);
-    if (status == PANDO_OK)
-        status = pool_submit_co(session, fabric_address_node(block.address), &write, 1);
+    status = pool_submit_co(session, fabric_address_node(block.address), &write, 1);
     if (status == PANDO_OK)
         status = swap_root_co(session, slot, from == NULL ? 0 : from->address, to->address);
-    if (status == PANDO_OK && from != NULL) {
-        enum pando_status freed = map_free_co(session, from);
-        (void)freed;
-    }
     /* One that nobody saw is given back; of one that somebody may have seen we cannot know. */
-    if (status == PANDO_STALE || status == PANDO_FULL) {
-        block.version++;
-        enum pando_status freed = pool_free_co(session, &block, MAP_BYTES, false);
+    const struct map *unused = status == PANDO_OK ? from : status == PANDO_STALE ? to : NULL;
+    if (unused != NULL) {
+        enum pando_status freed = map_free_co(session, unused);
         (void)freed;
     }
 err_free:
@@ -256,5 +289,5 @@ err_free:
 enum pando_status map_free_co(struct pool_session *session, const struct map *map)
 {
     struct pool_block block = {.address = map->address, .version = map->version};
-    return pool_free_co(session, &block, MAP_BYTES, false);
+    return pool_free_co(session, &block, map_block_bytes(map->bytes), false);
 }

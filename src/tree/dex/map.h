@@ -32,6 +32,7 @@ struct map_part {
 struct map {
     fabric_address address; /* of the block; 0: not in the pool */
     uint64_t version;
+    uint32_t bytes; /* in the block */
     uint64_t epoch;
     fabric_address root;
     uint32_t count; /* at least one: the first begins at the empty key */
@@ -78,6 +79,9 @@ PANDO_MUST_CHECK enum pando_status map_swap_co(struct pool_session *session, uns
 
 /* Frees the block of a table that is dropped. */
 PANDO_MUST_CHECK enum pando_status map_free_co(struct pool_session *session, const struct map *map);
+
+/* What the pool gives for a map of that size. */
+uint32_t map_block_bytes(uint32_t bytes);
 
 /* Bytes in, bytes out: for the above, and for tests. */
 uint32_t map_encode(const struct map *map, uint64_t pool, uint16_t table, uint64_t tenure,

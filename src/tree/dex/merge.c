@@ -280,40 +280,74 @@ static void fetch_neighbours_co(struct dex *self, const struct dex_target *targe
         return;
 }
 
-void dex_merge_co(struct dex *self, struct slice key, uint8_t level)
+/* What came of an attempt. */
+enum outcome { NOTHING, BUSY, MERGED_ENOUGH, MERGED_NARROW };
+
+/* Under the parent's latch. */
+static enum outcome merge_at_co(struct dex *self, const struct dex_spot *spot,
+                                const struct dex_target *target, struct dex_scratch *scratch)
 {
     struct dex_table *table = self->table;
-    struct dex_target target = {.key = key, .level = level, .keep = true};
+    uint8_t *bytes = frame_bytes(&table->frames, spot->parent);
+    uint32_t at = dex_child_index(table, bytes, target);
+    bool root = spot->parent == table->root_frame, merged = false;
+    enum pando_status status = PANDO_OK;
+
+    if (underfull(&table->layout, frame_bytes(&table->frames, spot->frame))) {
+        status = merge_under_co(self, spot->parent, at, scratch, &merged);
+        if (status == PANDO_OK && !merged && at > 0)
+            status = merge_under_co(self, spot->parent, at - 1, scratch, &merged);
+    }
+    if (merged) {
+        enum pando_status freed = dex_free_page_co(self, scratch->sibling);
+        (void)freed;
+    }
+    if (status == PANDO_OK && root)
+        status = shrink_root_co(self, spot->parent, scratch);
+    if (status == PANDO_STALE)
+        return BUSY;
+    if (!merged)
+        return NOTHING;
+    return !root && underfull(&table->layout, bytes) ? MERGED_NARROW : MERGED_ENOUGH;
+}
+
+static enum outcome try_co(struct dex *self, const struct dex_target *target,
+                           struct dex_scratch *scratch)
+{
+    struct dex_table *table = self->table;
     struct dex_spot spot;
-    bool merged = false;
+
+    fetch_neighbours_co(self, target, scratch);
+    if (dex_find_co(self, target, &spot) != PANDO_OK || spot.parent == FRAME_NONE)
+        return NOTHING;
+    struct frame *parent = frame_at(&table->frames, spot.parent);
+    if (!frame_take(parent, spot.parent_version))
+        return BUSY;
+    enum outcome outcome = merge_at_co(self, &spot, target, scratch);
+    frame_give(parent, true);
+    return outcome;
+}
+
+void dex_merge_co(struct dex *self, struct slice key, uint8_t level)
+{
+    enum { TRIES_MAX = 16 };
+    struct dex_table *table = self->table;
+    struct dex_target target = {.key = key, .level = level, .keep = true};
+    struct frame_pause pause = {0};
 
     if (!table->on.merge || 3 * (table->layout.page_bytes + 64u) + 64u > POOL_INTENT_BYTES)
         return;
     struct dex_scratch *scratch = dex_scratch_take(self);
-    fetch_neighbours_co(self, &target, scratch);
-    enum pando_status status = dex_find_co(self, &target, &spot);
-    if (status == PANDO_OK && spot.parent != FRAME_NONE &&
-        frame_take(frame_at(&table->frames, spot.parent), spot.parent_version)) {
-        struct frame *parent = frame_at(&table->frames, spot.parent);
-        uint8_t *bytes = frame_bytes(&table->frames, spot.parent);
-        uint32_t at = dex_child_index(table, bytes, &target);
-        bool root = spot.parent == table->root_frame, narrow;
-
-        if (underfull(&table->layout, frame_bytes(&table->frames, spot.frame))) {
-            status = merge_under_co(self, spot.parent, at, scratch, &merged);
-            if (status == PANDO_OK && !merged && at > 0)
-                status = merge_under_co(self, spot.parent, at - 1, scratch, &merged);
+    for (int tries = 0; tries < TRIES_MAX; tries++) {
+        enum outcome outcome = try_co(self, &target, scratch);
+        if (outcome == MERGED_NARROW) {
+            target.level++;
+            tries = 0;
+        } else if (outcome == BUSY) {
+            frame_pause_co(&pause);
+        } else {
+            break;
         }
-        if (merged) {
-            enum pando_status freed = dex_free_page_co(self, scratch->sibling);
-            (void)freed;
-        }
-        if (status == PANDO_OK && root)
-            status = shrink_root_co(self, spot.parent, scratch);
-        narrow = merged && !root && underfull(&table->layout, bytes);
-        frame_give(parent, true);
-        if (narrow)
-            dex_merge_co(self, key, (uint8_t)(level + 1));
     }
     dex_scratch_give(self, scratch);
 }

@@ -81,7 +81,7 @@ static enum pando_status look_co(struct work *work)
 
 static bool is_long(const struct dex_table *table, struct slice value)
 {
-    return table->base.shape.value_size == 0 && value.size > table->base.shape.value_inline;
+    return value.size > table->inline_max;
 }
 
 static bool blob_is(const struct work *work, struct slice value)

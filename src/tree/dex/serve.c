@@ -112,9 +112,9 @@ static bool errand_read(const struct dex *self, struct slice body, struct errand
     if (head->if_absent != ENGINE_STORE && head->if_present != ENGINE_STORE)
         return true;
     if (head->blob)
-        return shape->value_size == 0 && head->value_size == 8;
+        return self->table->layout.value_size == 0 && head->value_size == 8;
     return shape->value_size != 0 ? head->value_size == shape->value_size
-                                  : head->value_size <= shape->value_inline;
+                                  : head->value_size <= self->table->inline_max;
 }
 
 static enum pando_status serve_modify_co(struct dex *self, struct fabric_request *request)

@@ -248,8 +248,13 @@ static enum pando_status split_root_co(struct dex *self, uint32_t index, struct 
     struct frame *frame = frame_at(&table->frames, index);
     struct page_header left = {0}, right = {0};
     struct cut cut = choose_cut(layout, scratch->image, key, scratch);
-    uint16_t node =
-        page_level(scratch->image) == 0 ? fabric_address_node(frame->address) : POOL_ANY_NODE;
+    uint8_t level = page_level(scratch->image);
+    /* A subtree lies on one memory node: that of its leaves. */
+    uint16_t node = (uint16_t)POOL_ANY_NODE;
+    if (level == 0)
+        node = fabric_address_node(frame->address);
+    else if (level <= DEX_SUBTREE_LEVEL)
+        node = fabric_address_node(page_child(layout, scratch->image, 0));
 
     enum pando_status status = dex_alloc_co(self, node, &left);
     if (status == PANDO_OK)

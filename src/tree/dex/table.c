@@ -39,6 +39,12 @@ enum { SWITCHES = sizeof(switches) / sizeof(switches[0]) };
 
 /* ---- creating -------------------------------------------------------------------------------- */
 
+/* Every value in a leaf has to fit into a record of the log. */
+static uint32_t inline_max(const struct engine_shape *shape)
+{
+    return shape->value_inline < DEX_LOG_VALUE_MAX ? shape->value_inline : DEX_LOG_VALUE_MAX;
+}
+
 static enum pando_status layout_of(const struct pool *pool, const struct engine_shape *shape,
                                    uint16_t table, struct page_layout *layout)
 {
@@ -47,9 +53,9 @@ static enum pando_status layout_of(const struct pool *pool, const struct engine_
         .table = table,
         .page_bytes = shape->node_bytes,
         .key_size = shape->key_size,
-        .value_size = shape->value_size,
+        .value_size = shape->value_size <= DEX_LOG_VALUE_MAX ? shape->value_size : 0,
         .key_max = shape->key_max,
-        .value_max = shape->value_inline,
+        .value_max = inline_max(shape),
     };
     return page_layout_check(layout);
 }
@@ -270,6 +276,7 @@ static enum pando_status read_entry_co(struct dex_table *table, struct pool_sess
         return PANDO_CORRUPT;
     }
     table->layout.unchecked = !table->on.cells;
+    table->inline_max = inline_max(shape);
     return PANDO_OK;
 }
 

@@ -8,14 +8,14 @@
 #include "base/log.h"
 #include "tree/dex/dex_int.h"
 
-enum { LOOKS_MAX = 6, DEPTH_MAX = 32 };
+enum { LOOKS_MAX = 6, LOOKS_BELOW_MAX = 24 };
 
 static const uint64_t LOOK_PAUSE_NS = 200 * RT_NS_PER_US;
 
 /* ---- what owners have not written yet -------------------------------------------------------- */
 
-/* Everything that was changed before goes to the pool. */
-static enum pando_status flush_all_co(struct dex *self)
+/* Everything that was changed before goes to the pool. Tells how much the map takes. */
+static enum pando_status flush_all_co(struct dex *self, uint64_t *bytes)
 {
     struct dex_table *table = self->table;
     uint64_t me = dex_self(table), last = 0;
@@ -24,6 +24,7 @@ static enum pando_status flush_all_co(struct dex *self)
 
     if (status != PANDO_OK)
         return status;
+    *bytes = map_block_bytes(map->bytes);
     for (uint32_t i = 0; i < map->count && status == PANDO_OK; i++) {
         uint64_t owner = map->parts[i].owner, now;
         if (owner == 0 || owner == last)
@@ -124,31 +125,83 @@ struct place {
 
 static enum pando_status verify_page_co(struct verify *verify, const struct place *place);
 
-static enum pando_status verify_children_co(struct verify *verify, const uint8_t *page,
-                                            struct slice high, bool no_high)
+/* The page again, after something below it was not as it says; CORRUPT: it does not have that key any
+ * more. */
+static enum pando_status look_again_co(struct verify *verify, fabric_address address,
+                                       struct slice key, uint8_t *page)
+{
+    uint8_t level = page_level(page);
+    rt_sleep_co(LOOK_PAUSE_NS);
+    enum pando_status status = dex_read_co(verify->self, address, page);
+    if (status == PANDO_STALE)
+        return complain(verify, address, "cannot be read");
+    if (status != PANDO_OK)
+        return status;
+    return page_dead(page) || page_level(page) != level || page_side(page, key) != 0 ? PANDO_CORRUPT
+                                                                                     : PANDO_OK;
+}
+
+/* All children, from left to right by key. Others may be at work, so that a child is not what its parent
+ * said a moment ago: then the parent is looked at again. */
+static enum pando_status verify_children_co(struct verify *verify, uint8_t *page)
 {
     const struct page_layout *layout = &verify->self->table->layout;
-    uint32_t pairs = page_pairs(page);
+    fabric_address address = page_address(page);
+    uint8_t *keys = malloc(4 * PAGE_KEY_ROOM);
     enum pando_status status = PANDO_OK;
-    uint8_t *keys = malloc(2 * PAGE_KEY_ROOM);
+    int looks = 0;
 
     if (keys == NULL)
         return PANDO_NO_MEMORY;
-    if (pairs == 0)
-        status = complain(verify, page_address(page), "an inner page without children");
-    for (uint32_t i = 0; i < pairs && status == PANDO_OK; i++) {
-        bool last = i + 1 == pairs;
-        struct place child = {.address = page_child(layout, page, i),
+    struct slice cursor = page_low(page, keys);
+    for (bool done = false; status == PANDO_OK && !done;) {
+        struct engine_census before = *verify->census;
+        uint32_t at = page_child_index(layout, page, cursor);
+        bool last = at + 1 >= page_pairs(page);
+        struct place child = {.address = page_child(layout, page, at),
                               .level = page_level(page) - 1,
-                              .low = page_key(layout, page, i, keys),
-                              .high = high,
-                              .no_high = last && no_high};
-        if (!last)
-            child.high = page_key(layout, page, i + 1, keys + PAGE_KEY_ROOM);
-        status = verify_page_co(verify, &child);
+                              .low = page_key(layout, page, at, keys + PAGE_KEY_ROOM)};
+        if (last)
+            child.no_high = !page_high(page, keys + 2 * PAGE_KEY_ROOM, &child.high);
+        else
+            child.high = page_key(layout, page, at + 1, keys + 2 * PAGE_KEY_ROOM);
+        if (page_pairs(page) == 0)
+            status = complain(verify, address, "an inner page without children");
+        else if (!slice_equal(child.low, cursor))
+            status = complain(verify, address, "a child does not begin where it should");
+        else
+            status = verify_page_co(verify, &child);
+        if (status == PANDO_CORRUPT && ++looks < LOOKS_BELOW_MAX) {
+            *verify->census = before;
+            status = look_again_co(verify, address, cursor, page);
+        } else if (status == PANDO_OK) {
+            looks = 0;
+            done = last;
+            memcpy(keys, child.high.data, child.high.size);
+            cursor = slice_of(keys, child.high.size);
+        }
     }
     free(keys);
     return status;
+}
+
+/* What a page's header says against what its parent says. */
+static enum pando_status verify_fences(struct verify *verify, const struct place *place,
+                                       const uint8_t *page)
+{
+    uint8_t low[PAGE_KEY_ROOM], fence[PAGE_KEY_ROOM];
+    struct slice high;
+    bool no_high = !page_high(page, fence, &high);
+
+    if (page_dead(page) || (place->level >= 0 && page_level(page) != place->level))
+        return complain(verify, place->address, "of another level, or merged away");
+    if (!slice_equal(page_low(page, low), place->low))
+        return complain(verify, place->address, "does not begin where its parent says");
+    if (no_high != place->no_high && (no_high || page_sibling(page) == 0))
+        return complain(verify, place->address, "does not end where its parent says");
+    if (!no_high && !place->no_high && slice_compare(high, place->high) > 0)
+        return complain(verify, place->address, "ends beyond what its parent says");
+    return PANDO_OK;
 }
 
 /* A page, all below it, and those to its right up to `high`: halves their parent was never told of. */
@@ -156,26 +209,13 @@ static enum pando_status verify_page_co(struct verify *verify, const struct plac
 {
     struct dex *self = verify->self;
     struct dex_scratch *scratch = dex_scratch_take(self);
-    uint8_t *fences = malloc(2 * PAGE_KEY_ROOM);
     uint8_t *page = scratch->page;
-    struct slice high = {0};
 
-    enum pando_status status =
-        fences == NULL ? PANDO_NO_MEMORY : dex_read_co(self, place->address, page);
+    enum pando_status status = dex_read_co(self, place->address, page);
     if (status == PANDO_STALE)
         status = complain(verify, place->address, "cannot be read");
-    bool no_high = false;
-    if (status == PANDO_OK) {
-        no_high = !page_high(page, fences + PAGE_KEY_ROOM, &high);
-        if (page_dead(page) || (place->level >= 0 && page_level(page) != place->level))
-            status = complain(verify, place->address, "of another level, or merged away");
-        else if (!slice_equal(page_low(page, fences), place->low))
-            status = complain(verify, place->address, "does not begin where its parent says");
-        else if (no_high != place->no_high && (no_high || page_sibling(page) == 0))
-            status = complain(verify, place->address, "does not end where its parent says");
-        else if (!no_high && !place->no_high && slice_compare(high, place->high) > 0)
-            status = complain(verify, place->address, "ends beyond what its parent says");
-    }
+    if (status == PANDO_OK)
+        status = verify_fences(verify, place, page);
     if (status == PANDO_OK) {
         verify->census->nodes++;
         verify->census->bytes += self->table->layout.page_bytes;
@@ -183,10 +223,14 @@ static enum pando_status verify_page_co(struct verify *verify, const struct plac
         verify->census->pairs += page_level(page) == 0 ? page_pairs(page) : 0;
         status = verify_pairs_co(verify, page);
     }
-    if (status == PANDO_OK && page_level(page) > 0)
-        status = verify_children_co(verify, page, high, no_high);
-    bool more =
-        status == PANDO_OK && !no_high && (place->no_high || slice_compare(high, place->high) < 0);
+    if (status == PANDO_OK && page_level(page) > 0) {
+        status = verify_children_co(verify, page);
+        if (status == PANDO_OK)
+            status = verify_fences(verify, place, page); /* it may have been read again */
+    }
+    struct slice high = {0};
+    bool more = status == PANDO_OK && page_high(page, scratch->key, &high) &&
+                (place->no_high || slice_compare(high, place->high) < 0);
     if (more) {
         struct place right = *place;
         right.address = page_sibling(page);
@@ -194,7 +238,6 @@ static enum pando_status verify_page_co(struct verify *verify, const struct plac
         right.low = high;
         status = verify_page_co(verify, &right);
     }
-    free(fences);
     dex_scratch_give(self, scratch);
     return status;
 }
@@ -214,7 +257,7 @@ enum pando_status dex_verify_co(struct engine *engine, struct engine_census *out
         if (look > 0)
             rt_sleep_co(LOOK_PAUSE_NS << look);
         *out = (struct engine_census){0};
-        status = flush_all_co(self);
+        status = flush_all_co(self, &out->bytes);
         if (status == PANDO_OK)
             status = verify_page_co(&verify, &root);
     }
