@@ -316,6 +316,8 @@ static void add_result(struct check *check, const struct check_result *result)
     sum->splits += result->splits;
     sum->merges += result->merges;
     sum->repairs += result->repairs;
+    sum->forwarded += result->forwarded;
+    sum->moves += result->moves;
     sum->virtual_ns += result->virtual_ns;
     if (result->leaked_bytes > sum->leaked_bytes)
         sum->leaked_bytes = result->leaked_bytes;
@@ -350,11 +352,12 @@ static int report(const struct check *check)
     printf("check %s: %" PRIu64 " of %" PRIu64 " seeds, %" PRIu64 " violated%s; %" PRIu64
            " operations, %" PRIu64 " of unknown outcome; %" PRIu64 " kills, %" PRIu64
            " pauses, %" PRIu64 " cuts, %" PRIu64 " restarts, %" PRIu64 " recoveries; %" PRIu64
-           " splits, %" PRIu64 " merges, %" PRIu64 " repairs; at most %" PRIu64
-           " bytes left behind; %.1f s simulated in %.1f s\n",
+           " splits, %" PRIu64 " merges, %" PRIu64 " repairs; %" PRIu64 " forwarded, %" PRIu64
+           " moves; at most %" PRIu64 " bytes left behind; %.1f s simulated in %.1f s\n",
            check->settings->engine, check->done, check->seeds, check->violations, undecided,
            sum->operations, sum->unknown, sum->kills, sum->pauses, sum->cuts, sum->restarts,
-           sum->recoveries, sum->splits, sum->merges, sum->repairs, sum->leaked_bytes,
+           sum->recoveries, sum->splits, sum->merges, sum->repairs, sum->forwarded, sum->moves,
+           sum->leaked_bytes,
            (double)sum->virtual_ns / 1e9, seconds);
     return check->violations == 0 && check->undecided == 0 ? EXIT_OK : EXIT_FAILED;
 }

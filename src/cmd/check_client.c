@@ -132,6 +132,8 @@ static void add_stats(struct client *client)
     result->splits += stats.splits;
     result->merges += stats.merges;
     result->repairs += stats.repairs;
+    result->moves += stats.moves;
+    result->forwarded += stats.forwarded;
     result->recoveries += pool_recoveries(client->pool);
 }
 

@@ -50,6 +50,7 @@ struct check_result {
     uint64_t undecided;          /* 1: the search for an order was given up */
     uint64_t kills, pauses, cuts, restarts, recoveries;
     uint64_t splits, merges, repairs;
+    uint64_t forwarded, moves; /* of engines whose keys have owners */
     uint64_t leaked_bytes, leaked_bound_bytes;
     uint64_t virtual_ns;
     uint64_t trace_hash;

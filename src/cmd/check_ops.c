@@ -20,6 +20,7 @@ enum kind {
     KIND_MODIFY,
     KIND_SCAN,
     KIND_BATCH,
+    KIND_MOVE,
     KINDS
 };
 
@@ -32,7 +33,7 @@ enum {
 
 void check_plan_operations(struct cluster *cluster)
 {
-    static const unsigned usual[KINDS] = {30, 20, 10, 8, 14, 10, 6, 4};
+    static const unsigned usual[KINDS] = {30, 20, 10, 8, 14, 10, 6, 4, 2};
     for (unsigned i = 0; i < KINDS; i++)
         cluster->weights[i] = 1 + usual[i] / 2 + (unsigned)prng_below(&cluster->prng, usual[i]);
 }
@@ -441,6 +442,19 @@ static void batch_co(struct check_actor *actor)
     }
 }
 
+/* ---- other owners ---------------------------------------------------------------------------- */
+
+/* Whatever it says, nothing that clients see may change. */
+static void move_co(struct check_actor *actor, unsigned key)
+{
+    enum pando_status status =
+        rt_random() % 8 == 0 ? engine_spread_co(actor->engine)
+                             : engine_move_co(actor->engine, key_of(actor->cluster, key),
+                                              rt_random());
+    check_trace(actor->cluster, "keys from %u on get another owner: %s", key,
+                pando_status_text(status));
+}
+
 /* ---- one at random --------------------------------------------------------------------------- */
 
 /* More inserts for a while, then more deletes: the table grows and shrinks. */
@@ -489,6 +503,9 @@ bool check_operate_co(struct check_actor *actor)
         break;
     case KIND_BATCH:
         batch_co(actor);
+        break;
+    case KIND_MOVE:
+        move_co(actor, key);
         break;
     case KINDS:
         break;

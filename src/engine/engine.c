@@ -249,6 +249,21 @@ enum pando_status engine_bulk_load_co(struct engine *engine, engine_feed_fn next
     return engine->ops->bulk_load_co(engine, next, context, fill);
 }
 
+/* ---- who works on what ----------------------------------------------------------------------- */
+
+enum pando_status engine_move_co(struct engine *engine, struct slice key, uint64_t choice)
+{
+    enum pando_status status = key_check(engine, key);
+    if (status != PANDO_OK || engine->ops->move_co == NULL)
+        return status;
+    return engine->ops->move_co(engine, key, choice);
+}
+
+enum pando_status engine_spread_co(struct engine *engine)
+{
+    return engine->ops->spread_co == NULL ? PANDO_OK : engine->ops->spread_co(engine);
+}
+
 /* ---- batches --------------------------------------------------------------------------------- */
 
 /* Lies on the caller's stack until every helper has ended. */
@@ -322,6 +337,9 @@ void engine_stats_add(struct engine_stats *sum, const struct engine_stats *more)
     sum->repairs += more->repairs;
     sum->lock_waits += more->lock_waits;
     sum->handovers += more->handovers;
+    sum->forwarded += more->forwarded;
+    sum->moves += more->moves;
+    sum->offloaded += more->offloaded;
 }
 
 void engine_stats(const struct engine_table *table, struct engine_stats *out)

@@ -137,6 +137,18 @@ typedef bool (*engine_feed_fn)(void *context, struct slice *key, struct slice *v
 PANDO_MUST_CHECK enum pando_status engine_bulk_load_co(struct engine *engine, engine_feed_fn next,
                                                        void *context, unsigned fill);
 
+/* ---- who works on what ----------------------------------------------------------------------- */
+
+/* Engines whose processes own ranges of keys; others do nothing and say OK. */
+
+/* Makes another process that has the table open the owner of some keys from this one on: which of them
+ * is up to `choice`, any number. */
+PANDO_MUST_CHECK enum pando_status engine_move_co(struct engine *engine, struct slice key,
+                                                  uint64_t choice);
+
+/* Spreads all keys over the processes that have the table open, about evenly. */
+PANDO_MUST_CHECK enum pando_status engine_spread_co(struct engine *engine);
+
 /* ---- statistics and checking ----------------------------------------------------------------- */
 
 struct engine_stats {
@@ -144,6 +156,9 @@ struct engine_stats {
     uint64_t rereads; /* nodes read again because they were torn or stale */
     uint64_t splits, merges, repairs;
     uint64_t lock_waits, handovers;
+    uint64_t forwarded; /* operations that another process did for this one */
+    uint64_t moves;     /* of keys to another owner, and from one that had died */
+    uint64_t offloaded; /* operations that a memory node did */
 };
 
 void engine_stats_add(struct engine_stats *sum, const struct engine_stats *more);
@@ -195,6 +210,9 @@ struct engine_ops {
     void (*stats)(const struct engine_table *table, struct engine_stats *out);
     enum pando_status (*verify_co)(struct engine *engine, struct engine_census *out, char *error,
                                    size_t error_bytes);
+    /* May be NULL. */
+    enum pando_status (*move_co)(struct engine *engine, struct slice key, uint64_t choice);
+    enum pando_status (*spread_co)(struct engine *engine);
 };
 
 /* A technique that can be switched off: a bool at that offset of the engine's own struct. Names that

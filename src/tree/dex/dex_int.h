@@ -369,7 +369,8 @@ enum pando_status dex_bulk_load_co(struct engine *engine, engine_feed_fn next, v
 enum pando_status dex_verify_co(struct engine *engine, struct engine_census *out, char *error,
                                 size_t error_bytes);
 enum pando_status dex_drop_co(struct engine_table *table, struct pool_session *session);
-enum pando_status dex_repartition_co(struct engine *engine, struct slice from, uint64_t choice);
+enum pando_status dex_move_co(struct engine *engine, struct slice key, uint64_t choice);
+enum pando_status dex_spread_co(struct engine *engine);
 
 /* The background task: keeper.c. */
 PANDO_MUST_CHECK enum pando_status dex_keeper_start(struct dex_table *table);

@@ -413,6 +413,9 @@ static void stats(const struct engine_table *base, struct engine_stats *out)
         .merges = atomic_load(&table->stats.merges),
         .repairs = atomic_load(&table->stats.repairs),
         .lock_waits = atomic_load(&table->stats.waits),
+        .forwarded = atomic_load(&table->stats.forwarded),
+        .moves = atomic_load(&table->stats.given) + atomic_load(&table->stats.takeovers),
+        .offloaded = atomic_load(&table->stats.offloaded),
     };
 }
 
@@ -430,4 +433,6 @@ const struct engine_ops dex_engine = {
     .bulk_load_co = dex_bulk_load_co,
     .stats = stats,
     .verify_co = dex_verify_co,
+    .move_co = dex_move_co,
+    .spread_co = dex_spread_co,
 };
