@@ -153,6 +153,11 @@ touch -d '2 minutes ago' "/dev/shm/pando-peer-$PREFIX-old"
 start_memory shm --shm "$PREFIX" --size 64M
 POOL=shm:$PREFIX
 check_calls shm
+# No room for a window: it works without, and leaves nothing behind.
+run bash -c "trap '' XFSZ; ulimit -f 1; exec '$CLIENT' '$POOL' '$SECRET' answer < /dev/null | cat"
+[[ $RC == 0 && $OUT == *" at " ]] || fail "without room for a window: exit $RC: $OUT $ERR"
+[[ -z $(find /dev/shm -name 'pando-peer-*' -size 0 -newer "$DIR/shm.out" ! -name "*$PREFIX*" ! -name '*.sock') ]] ||
+    fail "a window that was not made is left"
 [[ ! -e /dev/shm/pando-peer-$PREFIX-old ]] || fail "an empty file is left"
 [[ -e /dev/shm/pando-peer-$PREFIX-new ]] || fail "somebody's new file was removed"
 rm "/dev/shm/pando-peer-$PREFIX-new"

@@ -79,6 +79,8 @@ static enum pando_status map_file(struct shm_fabric *fabric,
         enum pando_status status =
             window_map_file(&fabric->window, path, WINDOW_CREATE, options->node,
                             options->host_bytes, options->device_bytes, error, error_bytes);
+        if (status != PANDO_OK && options->temporary)
+            shm_stillborn_remove(path);
         if (status != PANDO_OK)
             return status;
         if (shm_path_leads_to(path, fabric->window.fd))

@@ -73,6 +73,9 @@ bool shm_path_leads_to(const char *path, int fd);
  * made. */
 void shm_leftover_remove(const char *path);
 
+/* The same of a file that was just made and could not become a window. */
+void shm_stillborn_remove(const char *path);
+
 /* ---- peers.c --------------------------------------------------------------------------------- */
 
 /* A peer's window in this process: one for all its endpoints, unmapped with the last. */

@@ -34,28 +34,44 @@ static bool is_window(int fd)
     return pread(fd, &magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) && magic == WINDOW_MAGIC;
 }
 
-/* Its maker was killed before it became one. */
-static bool is_stillborn(int fd)
+static bool is_empty(int fd)
 {
     struct stat info;
-    return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == 0 &&
-           time(NULL) > info.st_mtim.tv_sec + STILLBORN_S;
+    return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == 0;
 }
 
-/* A file that is no window yet is not locked even for a moment: its maker is about to. */
-void shm_leftover_remove(const char *path)
+/* A file that is no window yet is not locked even for a moment: its maker is about to. Unless it was
+ * killed before that, long ago. */
+static bool is_leftover(int fd)
+{
+    struct stat info;
+    return is_window(fd) || (is_empty(fd) && fstat(fd, &info) == 0 &&
+                             time(NULL) > info.st_mtim.tv_sec + STILLBORN_S);
+}
+
+static void remove_if(const char *path, bool (*unwanted)(int fd))
 {
     struct sockaddr_un address;
     int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return;
-    if ((is_window(fd) || is_stillborn(fd)) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+    if (unwanted(fd) && flock(fd, LOCK_EX | LOCK_NB) == 0 && unwanted(fd) &&
         shm_path_leads_to(path, fd)) {
         shm_socket_address(path, &address);
         (void)unlink(address.sun_path);
         (void)unlink(path);
     }
     close(fd);
+}
+
+void shm_leftover_remove(const char *path)
+{
+    remove_if(path, is_leftover);
+}
+
+void shm_stillborn_remove(const char *path)
+{
+    remove_if(path, is_empty);
 }
 
 static void sweep(void)
