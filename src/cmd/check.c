@@ -357,8 +357,7 @@ static int report(const struct check *check)
            check->settings->engine, check->done, check->seeds, check->violations, undecided,
            sum->operations, sum->unknown, sum->kills, sum->pauses, sum->cuts, sum->restarts,
            sum->recoveries, sum->splits, sum->merges, sum->repairs, sum->forwarded, sum->moves,
-           sum->leaked_bytes,
-           (double)sum->virtual_ns / 1e9, seconds);
+           sum->leaked_bytes, (double)sum->virtual_ns / 1e9, seconds);
     return check->violations == 0 && check->undecided == 0 ? EXIT_OK : EXIT_FAILED;
 }
 

@@ -448,9 +448,9 @@ static void batch_co(struct check_actor *actor)
 static void move_co(struct check_actor *actor, unsigned key)
 {
     enum pando_status status =
-        rt_random() % 8 == 0 ? engine_spread_co(actor->engine)
-                             : engine_move_co(actor->engine, key_of(actor->cluster, key),
-                                              rt_random());
+        rt_random() % 8 == 0
+            ? engine_spread_co(actor->engine)
+            : engine_move_co(actor->engine, key_of(actor->cluster, key), rt_random());
     check_trace(actor->cluster, "keys from %u on get another owner: %s", key,
                 pando_status_text(status));
 }

@@ -19,8 +19,7 @@ static enum pando_status participants_co(struct dex *self, uint64_t out[MEMBERS_
     struct pool_member *members = malloc(POOL_MEMBERS * sizeof(*members));
     if (members == NULL)
         return PANDO_NO_MEMORY;
-    enum pando_status status =
-        pool_members_co(self->base.session, members, POOL_MEMBERS, &found);
+    enum pando_status status = pool_members_co(self->base.session, members, POOL_MEMBERS, &found);
     *count = 0;
     for (unsigned i = 0; i < found && status == PANDO_OK && *count < MEMBERS_MAX; i++) {
         struct fabric_identity identity = {.member = members[i].member,
@@ -166,7 +165,6 @@ enum pando_status dex_spread_co(struct engine *engine)
         bounds.count = 0;
         status = collect_co(self, table->root, (uint8_t)level, &bounds);
     }
-    dex_scratch_give(self, scratch);
     for (unsigned i = 0; i < count && status == PANDO_OK && bounds.count >= count; i++) {
         size_t next = bounds.count * (i + 1) / count;
         struct dex_range range = {.low = bounds_at(&bounds, bounds.count * i / count),
@@ -177,8 +175,8 @@ enum pando_status dex_spread_co(struct engine *engine)
         for (int parts = 0; parts < MAP_PARTS_MAX && status == PANDO_OK; parts++) {
             uint8_t high[PAGE_KEY_ROOM];
             struct dex_range piece = rest_of_part(self, range.low, high);
-            bool last = piece.no_high ||
-                        (!range.no_high && slice_compare(piece.high, range.high) >= 0);
+            bool last =
+                piece.no_high || (!range.no_high && slice_compare(piece.high, range.high) >= 0);
             struct dex_range wanted = piece;
             if (!range.no_high && last) {
                 wanted.high = range.high;
@@ -191,6 +189,7 @@ enum pando_status dex_spread_co(struct engine *engine)
             range.low = slice_of(scratch->key2, piece.high.size);
         }
     }
+    dex_scratch_give(self, scratch);
     free(bounds.keys);
     free(bounds.sizes);
     return status;
