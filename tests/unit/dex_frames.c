@@ -198,7 +198,7 @@ enum { KEYS = 200, KEY_BYTES = 8, VALUE_WORDS = 3, READERS = 2, WRITERS = 2 };
 
 static struct page_layout layout;
 static _Atomic int writers_left;
-static _Atomic uint64_t seen[READERS], disturbed[READERS];
+static _Atomic uint64_t changes, seen[READERS], disturbed[READERS];
 
 static void write_stamp(uint8_t *bytes)
 {
@@ -238,6 +238,14 @@ static void change(uint8_t *bytes, struct prng *prng, uint8_t *scratch)
     }
 }
 
+static bool readers_have_enough(void)
+{
+    bool enough = true;
+    for (int i = 0; i < READERS; i++)
+        enough = enough && atomic_load(&seen[i]) > 100 && atomic_load(&disturbed[i]) > 10;
+    return enough;
+}
+
 static void *writer_thread(void *arg)
 {
     static _Alignas(64) uint8_t scratch[WRITERS][PAGE_BYTES];
@@ -247,7 +255,8 @@ static void *writer_thread(void *arg)
     struct prng prng;
 
     prng_seed(&prng, 100 + me);
-    for (int i = 0; i < CHANGES;) {
+    /* Until the readers have met it all, on a busy machine too. */
+    for (int i = 0; i < CHANGES || (!readers_have_enough() && i < 100 * CHANGES);) {
         if (!frame_try(frame)) {
             sched_yield();
             continue;
@@ -255,6 +264,7 @@ static void *writer_thread(void *arg)
         change(bytes, &prng, scratch[me]);
         write_stamp(bytes);
         frame_give(frame, true);
+        atomic_fetch_add(&changes, 1);
         if (++i % 32 == 0)
             sched_yield();
     }
@@ -344,6 +354,7 @@ static void test_readers(uint32_t value_size)
     page_init(&layout, &header, frame_bytes(&frames, 1));
     page_set_stamp(frame_bytes(&frames, 1), (struct page_stamp){0});
     atomic_store(&writers_left, WRITERS);
+    atomic_store(&changes, 0);
     for (int i = 0; i < READERS; i++) {
         atomic_store(&seen[i], 0);
         atomic_store(&disturbed[i], 0);
@@ -352,10 +363,10 @@ static void test_readers(uint32_t value_size)
     for (int i = 0; i < READERS; i++) {
         printf("reader %d: %" PRIu64 " states, disturbed %" PRIu64 " times\n", i,
                atomic_load(&seen[i]), atomic_load(&disturbed[i]));
-        CHECK(atomic_load(&seen[i]) > 0 && atomic_load(&disturbed[i]) > 0);
     }
+    CHECK(readers_have_enough());
     CHECK(read_page(frame_bytes(&frames, 1), UINT64_MAX));
-    CHECK_EQ_U64(frame_look(frame_at(&frames, 1)), (uint64_t)FRAME_STEP * WRITERS * CHANGES);
+    CHECK_EQ_U64(frame_look(frame_at(&frames, 1)), FRAME_STEP * atomic_load(&changes));
     frames_destroy(&frames);
 }
 

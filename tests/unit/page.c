@@ -228,7 +228,7 @@ static void test_model(const struct shape *shape)
     uint32_t often = shape->page_bytes > 4096 ? 40 : 7;
     memset(&done, 0, sizeof(done));
     begin(shape);
-    for (uint32_t i = 0; i < shape->steps; i++) {
+    for (uint32_t i = 0; i < shape->steps / SLOWER; i++) {
         step();
         if (i % often == 0) {
             check_page(world.bytes);
@@ -243,12 +243,11 @@ static void test_model(const struct shape *shape)
            shape->name, done.inserts, done.updates, done.grown, done.removes, done.compactions,
            done.refused, done.splits);
     CHECK(done.inserts > 0 && done.updates > 0 && done.removes > 0);
-    if (shape->page_bytes <= 1024)
+    if (shape->page_bytes <= 1024 && SLOWER == 1)
         CHECK(done.refused > 0 && done.splits > 0 && done.merges == done.splits);
 }
 
-/* Filled up without removals, in order and in reverse: as many pairs as page_space says, and its
- * halves fit wherever it is cut. */
+/* Filled up without removals, until hardly anything fits: its halves fit. */
 static void test_fill(const struct shape *shape)
 {
     static struct pair pair;

@@ -11,6 +11,13 @@
 
 enum { KEY_MAX = 1024, VALUE_MAX = 512, PAIRS_MAX = PAGE_PAIRS_MAX + 1, ADDRESS = 0x10000 };
 
+/* These tests have one thread; for the sanitizer of threads less will do. */
+#if defined(__SANITIZE_THREAD__)
+enum { SLOWER = 8 };
+#else
+enum { SLOWER = 1 };
+#endif
+
 struct shape {
     const char *name;
     uint8_t level;
