@@ -365,6 +365,7 @@ static void test_hostile_fields(struct hostile *map)
     REFUSED(map->head.parts = UINT32_MAX);
     REFUSED(map->head.parts = 4);
     REFUSED(map->head.bytes += 4);
+    REFUSED(map->head.bytes += 8);
     REFUSED(map->head.bytes = MAP_BYTES + 8);
     REFUSED(map->head.bytes = MAP_HEADER);
     REFUSED(map->parts[0].key_size = 1);

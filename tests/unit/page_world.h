@@ -9,7 +9,13 @@
 #include "lib/check.h"
 #include "tree/page/page.h"
 
-enum { KEY_MAX = 1024, VALUE_MAX = 512, PAIRS_MAX = PAGE_PAIRS_MAX + 1, ADDRESS = 0x10000 };
+enum {
+    KEY_MAX = 1024,
+    VALUE_MAX = 512,
+    PAIRS_MAX = PAGE_PAIRS_MAX + 1,
+    ADDRESS = 0x10000,
+    LONGER = 12
+};
 
 /* These tests have one thread; for the sanitizer of threads less will do. */
 #if defined(__SANITIZE_THREAD__)
@@ -49,7 +55,7 @@ static const struct shape shapes[] = {
 enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]) };
 
 struct pair {
-    uint8_t key[KEY_MAX], value[VALUE_MAX];
+    uint8_t key[KEY_MAX + LONGER], value[VALUE_MAX];
     uint32_t key_size, value_size;
     bool blob;
 };
@@ -361,6 +367,22 @@ static void check_fences(const uint8_t *bytes, const struct page_header *header)
         CHECK(slice_equal(end, header->high));
 }
 
+/* A bound of a scan: any string, also a key that is there, cut off or continued. */
+static void random_bound(struct pair *bound)
+{
+    random_string(bound);
+    if (world.count > 0 && prng_chance(&prng, 0.6)) {
+        *bound = *world.pairs[prng_below(&prng, world.count)];
+        if (prng_chance(&prng, 0.5))
+            bound->key_size = (uint32_t)prng_below(&prng, bound->key_size + 1ul);
+    }
+    if (prng_chance(&prng, 0.5)) {
+        uint32_t more = 1 + (uint32_t)prng_below(&prng, LONGER);
+        random_bytes(bound->key + bound->key_size, more);
+        bound->key_size += more;
+    }
+}
+
 static void check_page(const uint8_t *bytes)
 {
     static struct pair other;
@@ -375,7 +397,7 @@ static void check_page(const uint8_t *bytes)
     for (int i = 0; i < 20; i++) {
         if (random_key(&other))
             check_find(bytes, key_of(&other));
-        random_string(&other);
+        random_bound(&other);
         CHECK_EQ_U64(page_side(bytes, key_of(&other)) + 1,
                      side_of(&world.header, key_of(&other)) + 1);
         if (side_of(&world.header, key_of(&other)) == 0)
