@@ -220,18 +220,19 @@ static void use_map(const struct map *map)
     free(bytes);
 }
 
-/* Cuts a map at pieces of the input, each behind a byte with its size. */
+/* Cuts a map where the input says: a size, and three bytes that are repeated to it, so that little
+ * input makes maps that are full. */
 static void build_map(const uint8_t *data, size_t size)
 {
+    uint8_t key[UINT8_MAX * 4];
     struct map *map = map_create();
     pando_assert(map != NULL);
     map->address = ADDRESS;
-    while (size > 1) {
-        size_t piece = data[0] * 4u < size - 1 ? data[0] * 4u : size - 1;
-        if (map_cut(map, slice_of(data + 1, piece)) == PANDO_OK)
+    for (; size >= 4; data += 4, size -= 4) {
+        for (size_t i = 0; i < sizeof(key); i++)
+            key[i] = data[1 + i % 3];
+        if (map_cut(map, slice_of(key, data[0] * 4u)) == PANDO_OK)
             map->parts[data[0] % map->count].owner = data[1];
-        data += 1 + piece;
-        size -= 1 + piece;
     }
     use_map(map);
     map_join(map);
