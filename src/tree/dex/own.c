@@ -196,9 +196,26 @@ static enum pando_status adopt_map_co(struct dex *self, struct map *map)
     return status;
 }
 
+/* Parts that others gave us have no log of ours yet; without, they are not to be worked on. False: there
+ * were none. */
+static bool name_log(const struct dex *self, struct map *map, uint64_t epoch)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < map->count; i++) {
+        struct map_part *part = &map->parts[i];
+        if (part->owner != dex_self(self->table) || part->log == log_address(self->table))
+            continue;
+        part->log = log_address(self->table);
+        part->epoch = epoch;
+        any = true;
+    }
+    return any;
+}
+
 enum pando_status dex_swap_co(struct dex *self, struct map *from, struct map *to)
 {
     struct dex_table *table = self->table;
+    (void)name_log(self, to, from->epoch + 1);
     map_join(to);
     enum pando_status status = map_swap_co(self->base.session, table->slot, table->id, from, to);
     free(from);
@@ -279,25 +296,15 @@ static enum pando_status take_over_co(struct dex *self, struct map *map,
     return status;
 }
 
-/* Parts that others gave us have no log of ours yet. Consumes the map. */
+/* Makes a map that was read the view. Consumes it. */
 static enum pando_status accept_co(struct dex *self, struct map *map)
 {
-    struct dex_table *table = self->table;
-    bool complete = true;
     struct map *next = map_copy(map);
     if (next == NULL) {
         free(map);
         return PANDO_NO_MEMORY;
     }
-    for (uint32_t i = 0; i < next->count; i++) {
-        struct map_part *part = &next->parts[i];
-        if (part->owner != dex_self(table) || part->log == log_address(table))
-            continue;
-        complete = false;
-        part->log = log_address(table);
-        part->epoch = map->epoch + 1;
-    }
-    if (!complete)
+    if (name_log(self, next, map->epoch + 1))
         return dex_swap_co(self, map, next);
     free(next);
     return adopt_map_co(self, map);
@@ -329,8 +336,7 @@ static enum pando_status claim_fresh_co(struct dex *self, struct slice key, uint
     if (gone)
         return take_over_co(self, map, part);
     atomic_store(&table->doubt, false);
-    dex_publish_co(self, map);
-    return PANDO_OK;
+    return accept_co(self, map);
 }
 
 enum pando_status dex_claim_co(struct dex *self, struct slice key, uint64_t *owner)
