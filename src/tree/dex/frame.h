@@ -24,7 +24,7 @@
 
 enum frame_state { FRAME_FREE, FRAME_BUSY, FRAME_HOT, FRAME_COOLING };
 
-enum { FRAME_NONE = UINT32_MAX, FRAME_PAGE = 64, FRAME_PREFETCH = 10 };
+enum { FRAME_NONE = UINT32_MAX, FRAME_PAGE = 64, FRAME_PREFETCH = 7 };
 
 struct frame {
     _Atomic uint64_t version; /* bit 0: held */
