@@ -194,7 +194,7 @@ static void check_same(const struct map *a, const struct map *b)
     for (uint32_t i = 0; i < a->count; i++) {
         const struct map_part *x = &a->parts[i], *y = &b->parts[i];
         pando_assert(slice_equal(x->low, y->low) && x->owner == y->owner && x->taker == y->taker &&
-                     x->epoch == y->epoch && x->log == y->log);
+                     x->epoch == y->epoch && x->log == y->log && x->log_version == y->log_version);
     }
 }
 

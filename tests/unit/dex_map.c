@@ -36,6 +36,7 @@ static void random_part(struct map_part *part)
     part->taker = prng_below(&prng, 2);
     part->epoch = prng_below(&prng, 2);
     part->log = prng_below(&prng, 2);
+    part->log_version = prng_below(&prng, 2);
 }
 
 /* Few bytes: many are prefixes of others or end in zeroes. Never empty. */
@@ -51,7 +52,7 @@ static struct slice random_key(uint8_t to[PANDO_KEY_MAX])
 static bool same_part(const struct map_part *a, const struct map_part *b)
 {
     return slice_equal(a->low, b->low) && a->owner == b->owner && a->taker == b->taker &&
-           a->epoch == b->epoch && a->log == b->log;
+           a->epoch == b->epoch && a->log == b->log && a->log_version == b->log_version;
 }
 
 /* What holds of every map. */
