@@ -63,6 +63,7 @@ struct dex_table {
     fabric_address root;
     _Atomic uint32_t fresh; /* frames that were never used begin here */
     struct rt_latch free_latch;
+    _Atomic uint32_t orphans; /* frames that are: no memory node is to go through such pages */
     uint32_t free_list, free_count; /* frames that no thread has, linked by `next` */
 
     /* Who owns what. Operations count themselves in under the parity of the generation they began in
@@ -211,6 +212,9 @@ PANDO_MUST_CHECK enum pando_status dex_frame_co(struct dex *self, uint32_t *fram
 
 /* Gives back one that is in nobody's way any more: not in the mapping; its latch is held. */
 void dex_frame_free(struct dex *self, uint32_t frame);
+
+/* It has a parent again, or goes; its latch is held. */
+void dex_not_orphan(struct dex_table *table, uint32_t frame);
 
 /* A COOLING frame whose latch is held goes. */
 void dex_evict(struct dex *self, uint32_t frame);

@@ -79,6 +79,7 @@ static enum pando_status rewarm(struct step *step, uint32_t index)
                 atomic_load_explicit(&frame->state, memory_order_relaxed) == FRAME_COOLING;
     if (same) {
         (void)cooling_remove(&table->cooling, frame->address, index);
+        dex_not_orphan(table, index);
         page_set_child(&table->layout, frame_bytes(&table->frames, step->parent), step->at,
                        frame_word(index));
         frame->parent = step->parent;
@@ -115,7 +116,6 @@ static enum pando_status admit(struct step *step, uint32_t index)
     struct frame *frame = frame_at(&table->frames, index);
 
     frame->dirty = false;
-    frame->parent = FRAME_NONE;
     if (!admitted(step)) {
         step->private = true;
         step->child = index;
@@ -133,6 +133,7 @@ static enum pando_status admit(struct step *step, uint32_t index)
         return PANDO_OK;
     }
     /* The parent has changed: whoever comes next finds it in the mapping. */
+    frame->parent = FRAME_NONE;
     atomic_store_explicit(&frame->state, FRAME_COOLING, memory_order_relaxed);
     frame_give(frame, true);
     dex_let_go(step->self, cooling_add(&table->cooling, step->word, index));
@@ -189,6 +190,22 @@ static enum pando_status push_co(struct step *step, uint32_t index)
     return status;
 }
 
+/* Keeps the parent from cooling while a child of it is in use that it does not name by its frame. */
+static bool use_parent(const struct step *step)
+{
+    struct frame *parent = frame_at(&step->self->table->frames, step->parent);
+    if (!frame_take(parent, step->parent_version))
+        return false;
+    atomic_fetch_add(&parent->users, 1);
+    frame_give(parent, false);
+    return true;
+}
+
+static void unuse(struct dex_table *table, uint32_t parent)
+{
+    atomic_fetch_sub(&frame_at(&table->frames, parent)->users, 1);
+}
+
 static enum pando_status load_co(struct step *step)
 {
     struct dex *self = step->self;
@@ -201,15 +218,23 @@ static enum pando_status load_co(struct step *step)
     struct frame *frame = frame_at(&table->frames, index);
     frame->address = step->word;
     atomic_store_explicit(&frame->state, FRAME_BUSY, memory_order_relaxed);
-    if (!frame_same(frame_at(&table->frames, step->parent), step->parent_version) ||
-        !frame_enter(&table->frames, index)) {
+    if (!use_parent(step)) {
+        dex_frame_free(self, index);
+        return PANDO_AGAIN;
+    }
+    frame->parent = step->parent;
+    if (!frame_enter(&table->frames, index)) {
+        unuse(table, step->parent);
         dex_frame_free(self, index);
         return PANDO_AGAIN;
     }
     dex_count(&table->stats.misses);
     status = push_co(step, index);
-    if (status != PANDO_BUSY)
+    if (status != PANDO_BUSY) {
+        if (status != PANDO_UNKNOWN)
+            unuse(table, step->parent);
         return status;
+    }
     frame->epoch = dex_epoch(table);
     struct dex_scratch *scratch = dex_scratch_take(self);
     uint64_t begin_ns = table->on.offload ? rt_now_ns() : 0;
@@ -223,6 +248,8 @@ static enum pando_status load_co(struct step *step)
         frame_remove(&table->frames, index);
         dex_frame_free(self, index);
     }
+    if (!step->private)
+        unuse(table, step->parent);
     dex_scratch_give(self, scratch);
     return status;
 }
@@ -234,8 +261,12 @@ static enum pando_status child_co(struct step *step)
     if (frame_swizzled(step->word)) {
         step->child = (uint32_t)step->word;
         frame_prefetch(frames, step->child);
-        step->version = frame_look(frame_at(frames, step->child));
+        struct frame *child = frame_at(frames, step->child);
+        step->version = frame_look(child);
+        /* One that has begun to cool since the word was read is not to be gone through: nothing would
+         * keep it. (Beginning to cool changes the version, so that it is still hot while that stays.) */
         return frame_held(step->version) ||
+                       atomic_load_explicit(&child->state, memory_order_relaxed) != FRAME_HOT ||
                        !frame_same(frame_at(frames, step->parent), step->parent_version)
                    ? PANDO_AGAIN
                    : PANDO_OK;
@@ -250,6 +281,7 @@ enum pando_status dex_private_end_co(struct dex *self, uint32_t index)
     struct frame *frame = frame_at(&table->frames, index);
     enum pando_status status = PANDO_OK;
 
+    uint32_t parent = frame->parent;
     if (frame->dirty)
         status = dex_write_back_co(self, index);
     if (status != PANDO_OK) {
@@ -260,6 +292,7 @@ enum pando_status dex_private_end_co(struct dex *self, uint32_t index)
     }
     frame_remove(&table->frames, index);
     dex_frame_free(self, index);
+    unuse(table, parent);
     return PANDO_OK;
 }
 

@@ -42,6 +42,9 @@ bool dex_offload_pays(struct dex *self, fabric_address page, uint8_t level)
 
     if (!table->on.offload || level > DEX_SUBTREE_LEVEL)
         return false;
+    /* Nothing below it is cached but what is clean, unless a page above it was split lately. */
+    if (level > 0 && atomic_load(&table->orphans) > 0)
+        return false;
     bool pays = call_ns * 100 < (level + 1u) * (read_ns + LOCAL_SEARCH_NS) * OVERHEAD_PERCENT;
     if (table->offload_only)
         return true;
