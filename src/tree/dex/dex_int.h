@@ -325,6 +325,9 @@ PANDO_MUST_CHECK enum pando_status dex_log_change(struct dex_table *table, struc
 PANDO_MUST_CHECK enum pando_status dex_local_leaf_co(struct dex *self, struct slice key,
                                                      bool before, struct dex_scratch *scratch);
 
+/* The part with a key, or with those just below it. */
+const struct map_part *dex_part_of(const struct map *map, struct slice key, bool before);
+
 /* What was read is only told when it is sure to last (R34), and we still are who we were (R39). */
 PANDO_MUST_CHECK enum pando_status dex_settle_co(struct dex *self, uint64_t end);
 

@@ -180,10 +180,7 @@ static enum pando_status push_co(struct step *step, uint32_t index)
         dex_offload_co(self, step->target->push, step->word, step->level, step->target->scratch);
     if (status == PANDO_BUSY)
         return status;
-    if (status == PANDO_UNKNOWN) {
-        /* Nobody may come to it any more: with us it ends. */
-        return status;
-    }
+    /* UNKNOWN: this member is none any more, and sends nothing that could meet with the call. */
     frame_remove(&table->frames, index);
     dex_frame_free(self, index);
     step->pushed = status == PANDO_OK;
@@ -231,8 +228,7 @@ static enum pando_status load_co(struct step *step)
     dex_count(&table->stats.misses);
     status = push_co(step, index);
     if (status != PANDO_BUSY) {
-        if (status != PANDO_UNKNOWN)
-            unuse(table, step->parent);
+        unuse(table, step->parent);
         return status;
     }
     frame->epoch = dex_epoch(table);
@@ -288,6 +284,7 @@ enum pando_status dex_private_end_co(struct dex *self, uint32_t index)
         /* It stays, so that nobody reads what is older: with us it ends. */
         atomic_store_explicit(&frame->state, FRAME_COOLING, memory_order_relaxed);
         frame_give(frame, true);
+        unuse(table, parent);
         return status;
     }
     frame_remove(&table->frames, index);

@@ -48,8 +48,7 @@ enum pando_status dex_local_leaf_co(struct dex *self, struct slice key, bool bef
 
 /* ---- leaves ---------------------------------------------------------------------------------- */
 
-/* The part with the keys just below one begins before it. */
-static const struct map_part *part_of(const struct map *map, struct slice key, bool before)
+const struct map_part *dex_part_of(const struct map *map, struct slice key, bool before)
 {
     const struct map_part *part = map_find(map, key);
     return before && part > map->parts && slice_equal(part->low, key) ? part - 1 : part;
@@ -63,7 +62,7 @@ static enum pando_status leaf_once_co(struct scan *scan, bool before)
 
     dex_enter(self, scan->at, &guard);
     guard.part = scan->from_end ? &guard.map->parts[guard.map->count - 1]
-                                : part_of(guard.map, scan->at, before);
+                                : dex_part_of(guard.map, scan->at, before);
     uint8_t key[PAGE_KEY_ROOM];
     struct slice low = guard.part->low;
     if (dex_mine(self->table, guard.part)) {

@@ -158,17 +158,19 @@ static enum pando_status serve_leaf_co(struct dex *self, struct dex_scratch *scr
     memcpy(&head, request->body.data, sizeof(head));
     struct slice key =
         slice_of(request->body.data + sizeof(head), request->body.size - sizeof(head));
-    /* The keys just below one that begins a part are the part's before it. */
     dex_enter(self, key, &guard);
-    const struct map_part *part = guard.part;
-    if (head.before && part > guard.map->parts && slice_equal(part->low, key))
-        part--;
+    const struct map_part *part = dex_part_of(guard.map, key, head.before != 0);
     uint8_t low[PAGE_KEY_ROOM];
     struct slice in = head.before ? slice_of(low, part->low.size) : key;
     memcpy(low, part->low.data, part->low.size);
     dex_leave(self, &guard);
     if (!enter_ours_co(self, in, &guard))
         return PANDO_STALE;
+    /* It may have been cut meanwhile: leaves of others are never looked at. */
+    if (guard.part != dex_part_of(guard.map, key, head.before != 0)) {
+        dex_leave(self, &guard);
+        return PANDO_STALE;
+    }
     enum pando_status status = dex_local_leaf_co(self, key, head.before != 0, scratch);
     dex_leave(self, &guard);
     if (status != PANDO_OK)

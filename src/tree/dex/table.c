@@ -11,7 +11,7 @@
 
 enum {
     CACHE_BYTES = 256 * 1024 * 1024,
-    FRAMES_MIN = 24,  /* tasks that are at work hold a few each */
+    FRAMES_MIN = 24,   /* tasks that are at work hold a few each */
     COOLING_PART = 10, /* of the frames */
 };
 
