@@ -77,6 +77,8 @@ struct dex_table {
     atomic_bool checkpointing; /* one at a time, too */
     atomic_bool doubt;         /* an owner could not be reached: the map may be old */
 
+    _Atomic uint64_t load; /* operations in the last lease, as the keeper counted */
+
     /* The background task, on the loop that opened the table. */
     struct dex *keeper;
     atomic_bool closing, keeper_done;
@@ -108,7 +110,8 @@ struct dex {
     struct dex_scratch *free_scratch;
     uint32_t free_frames[FREE_FRAMES_MAX];
     uint32_t free_count;
-    _Atomic uint32_t active[2]; /* operations under way, by the parity of their generation */
+    _Atomic uint64_t operations; /* ever */
+    _Atomic uint32_t active[2];  /* operations under way, by the parity of their generation */
     struct prng prng;
 };
 
@@ -426,6 +429,9 @@ enum pando_status dex_drop_co(struct engine_table *table, struct pool_session *s
 void dex_batch_co(struct engine *engine, struct engine_batch_op *ops, size_t count);
 enum pando_status dex_move_co(struct engine *engine, struct slice key, uint64_t choice);
 enum pando_status dex_spread_co(struct engine *engine);
+
+/* Gives keys to a process that has less to do, if this one has much more than most. */
+void dex_balance_co(struct dex *self);
 
 /* The background task: keeper.c. */
 PANDO_MUST_CHECK enum pando_status dex_keeper_start(struct dex_table *table);

@@ -40,6 +40,19 @@ static bool find_orphan_co(struct dex *self, uint8_t key[PAGE_KEY_ROOM], size_t 
     return gone;
 }
 
+/* What all threads have done since the last time. */
+static void measure(struct dex_table *table, uint64_t *before)
+{
+    uint64_t now = 0;
+    rt_latch_lock(&table->handles_latch);
+    list_for_each (link, &table->handles)
+        now += atomic_load_explicit(&container_of(link, struct dex, link)->operations,
+                                    memory_order_relaxed);
+    rt_latch_unlock(&table->handles_latch);
+    atomic_store(&table->load, now > *before ? now - *before : 0);
+    *before = now;
+}
+
 static void keeper_task(void *arg)
 {
     struct dex_table *table = arg;
@@ -47,9 +60,17 @@ static void keeper_task(void *arg)
     uint64_t pause_ns = pool_lease_ns(table->pool) / PASSES_PER_LEASE;
     uint8_t key[PAGE_KEY_ROOM];
     size_t size = 0;
+    uint64_t operations = 0;
+    unsigned passes = 0;
 
     while (!atomic_load(&table->closing) && !pool_fenced(table->pool)) {
         pause_co(table, pause_ns);
+        if (++passes % PASSES_PER_LEASE == 0)
+            measure(table, &operations);
+        /* Not too often: each move is felt by who uses these keys. */
+        if (passes % (PASSES_PER_LEASE * 4) == 0 && table->on.balance &&
+            !atomic_load(&table->closing))
+            dex_balance_co(self);
         if (atomic_load(&table->closing) || !find_orphan_co(self, key, &size))
             continue;
         uint64_t owner;

@@ -228,9 +228,13 @@ static enum pando_status answer_co(void *context, struct pool_session *session,
     case DEX_CALL_GIVE:
         status = serve_give_co(self, request);
         break;
-    case DEX_CALL_PING:
+    case DEX_CALL_PING: {
+        uint64_t load = atomic_load(&table->load);
+        memcpy(request->reply, &load, sizeof(load));
+        request->reply_size = sizeof(load);
         status = PANDO_OK;
         break;
+    }
     default:
         break;
     }
