@@ -59,6 +59,19 @@ bool dex_covers(const uint8_t *bytes, uint8_t level, const struct dex_target *ta
 
 /* ---- what is cached -------------------------------------------------------------------------- */
 
+/* A page that was moved to another parent by another process is still named by a stale copy of its
+ * former one: takes it away from there. Its latch is held. */
+static bool take_away(struct dex_table *table, uint32_t index)
+{
+    uint32_t former = frame_at(&table->frames, index)->parent;
+    struct frame *frame = frame_at(&table->frames, former);
+    if (!frame_try(frame))
+        return false;
+    dex_unswizzle(table, former, index);
+    frame_give(frame, false);
+    return true;
+}
+
 /* Makes a cooling page hot again: its parent names it by its frame. */
 static enum pando_status rewarm(struct step *step, uint32_t index)
 {
@@ -66,17 +79,21 @@ static enum pando_status rewarm(struct step *step, uint32_t index)
     struct frame *parent = frame_at(&table->frames, step->parent);
     struct frame *frame = frame_at(&table->frames, index);
     uint64_t version = frame_look(frame);
+    uint8_t state = atomic_load_explicit(&frame->state, memory_order_relaxed);
 
-    if (frame_held(version) ||
-        atomic_load_explicit(&frame->state, memory_order_relaxed) != FRAME_COOLING ||
+    if (frame_held(version) || (state != FRAME_COOLING && state != FRAME_HOT) ||
         !frame_take(parent, step->parent_version))
         return PANDO_AGAIN;
     if (!frame_take(frame, version)) {
         frame_give(parent, false);
         return PANDO_AGAIN;
     }
-    bool same = frame->address == step->word &&
-                atomic_load_explicit(&frame->state, memory_order_relaxed) == FRAME_COOLING;
+    state = atomic_load_explicit(&frame->state, memory_order_relaxed);
+    bool same = frame->address == step->word && !frame->pinned;
+    if (same && state == FRAME_HOT)
+        same = frame->parent != step->parent && take_away(table, index);
+    else
+        same = same && state == FRAME_COOLING;
     if (same) {
         (void)cooling_remove(&table->cooling, frame->address, index);
         dex_not_orphan(table, index);
