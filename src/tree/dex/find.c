@@ -254,6 +254,9 @@ static enum pando_status load_co(struct step *step)
     status = dex_read_co(self, step->word, scratch->page);
     if (table->on.offload)
         dex_read_took(table, fabric_address_node(step->word), rt_now_ns() - begin_ns);
+    /* Where a stale parent leads may be another owner's: that is never kept. */
+    if (status == PANDO_OK && !dex_covers(scratch->page, step->level, step->target))
+        status = PANDO_STALE;
     if (status == PANDO_OK) {
         page_copy(frame_bytes(&table->frames, index), scratch->page, table->layout.page_bytes);
         status = admit(step, index);
