@@ -112,6 +112,7 @@ struct dex {
     uint32_t free_count;
     _Atomic uint64_t operations; /* ever */
     _Atomic uint32_t active[2];  /* operations under way, by the parity of their generation */
+    uint32_t pairs_per_leaf;     /* about, of the last scanned; 0: not known */
     struct prng prng;
 };
 
@@ -328,8 +329,17 @@ PANDO_MUST_CHECK enum pando_status dex_log_change(struct dex_table *table, struc
 PANDO_MUST_CHECK enum pando_status dex_local_leaf_co(struct dex *self, struct slice key,
                                                      bool before, struct dex_scratch *scratch);
 
+/* The same for a scan that will come to so many more. */
+PANDO_MUST_CHECK enum pando_status dex_scan_leaf_co(struct dex *self, const struct dex_guard *guard,
+                                                    struct slice key, bool before,
+                                                    struct dex_scratch *scratch, unsigned more);
+
 /* The part with a key, or with those just below it. */
 const struct map_part *dex_part_of(const struct map *map, struct slice key, bool before);
+
+/* READs leaves that follow the one with this key, as far as they are not cached: prefetch.c. */
+void dex_prefetch_co(struct dex *self, const struct dex_guard *guard, const struct dex_spot *spot,
+                     struct slice key, unsigned leaves);
 
 /* What was read is only told when it is sure to last (R34), and we still are who we were (R39). */
 PANDO_MUST_CHECK enum pando_status dex_settle_co(struct dex *self, uint64_t end);

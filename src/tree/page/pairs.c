@@ -195,6 +195,13 @@ uint32_t page_value(const struct page_layout *layout, const uint8_t *bytes, uint
     return size;
 }
 
+void page_words(const struct page_layout *layout, const uint8_t *bytes, uint32_t index,
+                uint64_t *key, uint64_t *value)
+{
+    *key = __builtin_bswap64(page_word(bytes, WORDS_AT + index * 8));
+    *value = page_word(bytes, words_values_at(layout, 0) + index * 8);
+}
+
 /* ---- changing -------------------------------------------------------------------------------- */
 
 /* Moves `count` items of `size` bytes each at `at` by one place, up or down. */
