@@ -2,7 +2,7 @@
  * bench_engine.h - the parts of `pando bench`: its command (bench_engine.c), the run on all threads
  * of all compute nodes (bench_engine_run.c), one client (bench_engine_client.c), what the same
  * one-sided operations could do at best (bench_engine_limit.c), locks alone (bench_engine_locks.c),
- * other processes (bench_engine_join.c), and the report (bench_engine_report.c).
+ * who works on which keys (bench_engine_owners.c), other processes (bench_engine_join.c), and the report (bench_engine_report.c).
  *
  * Every compute node joins the pool once and opens the table once; every thread has a session and a
  * handle of its own, and `coroutines` clients.
@@ -48,6 +48,7 @@ struct bench_plan {
     uint64_t seed;
     const char *table;
     bool keep, no_limit, progress;
+    bool routed; /* compute nodes work on keys of their own only */
     /* The workload `locks`. */
     bool onchip, hierarchical, queue, handover, backoff, write_unlock;
 };
@@ -193,6 +194,15 @@ void bench_client_draw_anew(struct bench_client *client);
 /* The body of a client's task in every phase but BENCH_LIMIT; counts itself out. */
 void bench_client_main(void *arg);
 
+/* ---- owners ---------------------------------------------------------------------------------- */
+
+/* A workload_wants_fn; the context is a struct bench_client. */
+bool bench_wants(void *context, uint64_t position, uint64_t serial);
+
+/* Keys to all compute nodes of all processes; called by one thread of each process, when all its
+ * compute nodes have opened the table. Fails the run if it does not work. */
+void bench_spread_co(struct bench_thread *thread);
+
 /* ---- the limit ------------------------------------------------------------------------------- */
 
 /* Blocks to read and write, for all threads of this one's compute node. False: no memory in the pool; there is no limit then. */
@@ -217,7 +227,12 @@ bool bench_join_claim_co(struct bench_run *run, struct pool_session *session);
 void bench_join_loaded_co(struct bench_run *run, struct pool_session *session);
 bool bench_join_wait_co(struct bench_run *run, struct pool_session *session);
 
-/* Takes its own name away; the first process waits until all have. */
+/* Waits until every process has come here. */
+enum bench_meeting { BENCH_OPENED, BENCH_SPREAD, BENCH_MEETINGS };
+bool bench_join_meet_co(struct bench_run *run, struct pool_session *session,
+                        enum bench_meeting meeting);
+
+/* Takes its own names away; the first process waits until all have. */
 void bench_join_leave_co(struct bench_run *run, struct pool_session *session);
 
 #endif

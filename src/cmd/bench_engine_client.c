@@ -11,6 +11,8 @@ enum {
     TOUCH_LEAVES = 16 /* one key in so many leaves brings every inner node into the cache */
 };
 
+static const uint64_t IDLE_NS = 100 * RT_NS_PER_US; /* of a client that has no keys */
+
 void bench_client_draw_anew(struct bench_client *client)
 {
     const struct bench_run *run = client->thread->run;
@@ -18,6 +20,8 @@ void bench_client_draw_anew(struct bench_client *client)
     workload_client_init(
         &client->limit_work, plan->workload, &plan->space, plan->dist, client->number,
         (uint64_t)run->thread_count * plan->coroutines * plan->processes, ~plan->seed);
+    client->limit_work.wants = client->work.wants;
+    client->limit_work.wants_context = client;
 }
 
 bool bench_client_init(struct bench_client *client, struct bench_thread *thread, unsigned index)
@@ -32,6 +36,8 @@ bool bench_client_init(struct bench_client *client, struct bench_thread *thread,
     workload_client_init(&client->work, plan->workload, &plan->space, plan->dist, number,
                          per_process * plan->processes, plan->seed);
     client->number = number;
+    client->work.wants = plan->routed ? bench_wants : NULL;
+    client->work.wants_context = client;
     bench_client_draw_anew(client);
     prng_seed(&client->prng, plan->seed ^ hash_u64(~number));
     client->value = malloc(value_bytes);
@@ -173,6 +179,10 @@ static void measure_co(struct bench_client *client)
     if (costs)
         before = cost_now(client);
     while (!thread->stop && client->quota > 0 && workload_next(&client->work, &op)) {
+        if (op.none) {
+            rt_sleep_co(IDLE_NS);
+            continue;
+        }
         bool timed = ++skipped >= every;
         uint64_t begin_ns = timed ? rt_now_ns() : 0;
         enum pando_status status = do_op_co(client, &op);
@@ -215,6 +225,8 @@ static void touch_co(struct bench_client *client)
     for (uint64_t i = first * step; i < plan->space.records && !thread->stop; i += clients * step) {
         struct workload_op op = {.kind = WORKLOAD_READ,
                                  .position = workload_loaded_position(&plan->space, i)};
+        if (!bench_wants(client, op.position, op.serial))
+            continue;
         if (!count_status(client, &op, do_op_co(client, &op)))
             break;
     }

@@ -100,6 +100,9 @@ static void counters_stop(struct bench_thread *thread)
     sum->repairs += stats.repairs - before->repairs;
     sum->lock_waits += stats.lock_waits - before->lock_waits;
     sum->handovers += stats.handovers - before->handovers;
+    sum->forwarded += stats.forwarded - before->forwarded;
+    sum->moves += stats.moves - before->moves;
+    sum->offloaded += stats.offloaded - before->offloaded;
     sum->cache_bytes = stats.cache_bytes;
     sum->cache_entries = stats.cache_entries;
 }
@@ -370,6 +373,10 @@ static void prepare_co(struct bench_thread *thread)
         if (status != PANDO_OK)
             bench_fail(run, "%s", pando_status_text(status));
     }
+    barrier_co(run);
+    if (first && !bench_failed(run) && !is_locks(run) && !run->plan->workload->fill)
+        bench_spread_co(thread);
+    barrier_co(run);
 }
 
 static void drop_co(struct bench_thread *thread)

@@ -435,4 +435,5 @@ const struct engine_ops dex_engine = {
     .verify_co = dex_verify_co,
     .move_co = dex_move_co,
     .spread_co = dex_spread_co,
+    .owns = dex_owns,
 };
