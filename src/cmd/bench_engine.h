@@ -203,6 +203,9 @@ bool bench_wants(void *context, uint64_t position, uint64_t serial);
  * compute nodes have opened the table. Fails the run if it does not work. */
 void bench_spread_co(struct bench_thread *thread);
 
+/* One read, by which this thread's compute node learns what it owns now. */
+void bench_look_co(struct bench_thread *thread);
+
 /* ---- the limit ------------------------------------------------------------------------------- */
 
 /* Blocks to read and write, for all threads of this one's compute node. False: no memory in the pool; there is no limit then. */

@@ -377,6 +377,9 @@ static void prepare_co(struct bench_thread *thread)
     if (first && !bench_failed(run) && !is_locks(run) && !run->plan->workload->fill)
         bench_spread_co(thread);
     barrier_co(run);
+    if (first_of_node && !bench_failed(run) && !is_locks(run) && !run->plan->workload->fill)
+        bench_look_co(thread);
+    barrier_co(run);
 }
 
 static void drop_co(struct bench_thread *thread)
