@@ -35,6 +35,7 @@ static struct dex_log *create_co(struct pool_session *session, uint32_t bytes)
     struct dex_log *log;
     appended = 0;
     CHECK_OK(dex_log_create_co(session, TABLE, bytes, &log));
+    CHECK_OK(dex_log_keep_co(log, session, true));
     CHECK(dex_log_capacity(log) == bytes - DEX_LOG_HEADER);
     CHECK(dex_log_begin(log) == DEX_LOG_FIRST && dex_log_end(log) == DEX_LOG_FIRST);
     return log;

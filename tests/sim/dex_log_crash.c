@@ -145,7 +145,8 @@ static void owner_task(void *arg)
     run.owner = pool_identity(run.pool);
     if (pool_session_open_co(run.pool, &session) != PANDO_OK)
         goto end_pool;
-    if (dex_log_create_co(session, TABLE, BYTES, &run.log) == PANDO_OK) {
+    if (dex_log_create_co(session, TABLE, BYTES, &run.log) == PANDO_OK &&
+        dex_log_keep_co(run.log, session, true) == PANDO_OK) {
         if (!owner_dead())
             run.address = dex_log_address(run.log);
         run.threads_running = THREADS;

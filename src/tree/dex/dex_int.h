@@ -329,6 +329,9 @@ struct dex_range {
 PANDO_MUST_CHECK enum pando_status dex_give_co(struct dex *self, const struct dex_range *range,
                                                uint64_t to);
 
+/* Whether a map needs this process's log. */
+bool dex_log_named(const struct dex_table *table, const struct map *map);
+
 /* One change of ownership at a time. */
 void dex_change_begin_co(struct dex_table *table);
 void dex_change_end(struct dex_table *table);

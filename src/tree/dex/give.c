@@ -157,10 +157,20 @@ static enum pando_status give_in_pool_co(struct dex *self, const struct dex_rang
                 if (part->owner != dex_self(table) || !range_has(range, part->low))
                     continue;
                 part->owner = to;
-                part->log = 0;
+                part->log = part->log_version = 0;
                 part->epoch = map->epoch + 1;
             }
-            status = dex_swap_co(self, map, next);
+            /* All that the log has of these keys is in their pages. If there are no others, it is not
+             * needed any more, and after the change nobody would know of it. */
+            status = PANDO_OK;
+            if (table->log != NULL && !dex_log_named(table, next))
+                status = dex_log_keep_co(table->log, self->base.session, false);
+            if (status == PANDO_OK) {
+                status = dex_swap_co(self, map, next);
+            } else {
+                free(map);
+                free(next);
+            }
         }
         if (status == PANDO_AGAIN || status == PANDO_BROKEN || status == PANDO_TIMEOUT) {
             status = dex_retry_co(self, &retry);
@@ -210,7 +220,8 @@ static enum pando_status give_once_co(struct dex *self, const struct dex_range *
         return PANDO_OK;
     }
     view = view_with(self, &range, false, &any);
-    if (view != NULL)
+    if (view != NULL && (self->table->log == NULL ||
+                         dex_log_keep_co(self->table->log, self->base.session, true) == PANDO_OK))
         dex_publish_co(self, view);
     else
         pool_give_up(self->table->pool); /* these keys would stand still for ever */

@@ -33,6 +33,10 @@ struct waiter {
 };
 
 struct dex_log {
+    uint64_t live; /* its tenure word while others need it */
+    uint64_t version;
+    uint32_t bytes;
+    bool kept;
     struct pool *pool;
     fabric_address address;
     uint16_t table;
@@ -109,6 +113,13 @@ static void header_fill(struct dex_log_header *header, const struct pool *pool, 
                                offsetof(struct dex_log_header, unused) - CELL_HEADER);
 }
 
+/* Of a block that is this member's own business: when it dies, a sweep takes it. */
+static uint64_t free_tenure(const struct pool *pool)
+{
+    return pool_tenure_pack(
+        (struct pool_tenure){.state = POOL_BLOCK_FREE, .holder = pool_identity(pool)});
+}
+
 enum pando_status dex_log_create_co(struct pool_session *session, uint16_t table, uint32_t bytes,
                                     struct dex_log **out)
 {
@@ -125,6 +136,9 @@ enum pando_status dex_log_create_co(struct pool_session *session, uint16_t table
     if (status != PANDO_OK)
         goto err_log;
     header_fill(&header, pool, table, &block, bytes);
+    log->live = header.tenure;
+    log->version = header.version;
+    header.tenure = free_tenure(pool);
     struct fabric_op write =
         fabric_write(fabric_address_offset(block.address), &header, sizeof(header));
     status = pool_submit_co(session, fabric_address_node(block.address), &write, 1);
@@ -133,6 +147,7 @@ enum pando_status dex_log_create_co(struct pool_session *session, uint16_t table
     log->pool = pool;
     log->address = block.address;
     log->table = table;
+    log->bytes = bytes;
     log->seed = dex_log_seed(pool_id(pool), table, block.address, header.version);
     *out = log;
     return PANDO_OK;
@@ -151,10 +166,32 @@ enum pando_status dex_log_destroy_co(struct dex_log *log, struct pool_session *s
                                      bool keep_block)
 {
     pando_assert(!log->turn_taken);
-    enum pando_status status =
-        keep_block ? PANDO_OK : dex_log_free_co(session, log->table, log->address);
+    struct pool_block block = {.address = log->address, .version = log->version};
+    enum pando_status status = PANDO_OK;
+    if (!keep_block)
+        status = log->kept ? dex_log_free_co(session, log->table, log->address)
+                           : pool_free_co(session, &block, log->bytes, true);
     log_free(log);
     return status;
+}
+
+enum pando_status dex_log_keep_co(struct dex_log *log, struct pool_session *session, bool keep)
+{
+    uint64_t word = keep ? log->live : free_tenure(log->pool);
+    struct fabric_op write =
+        fabric_write(fabric_address_offset(log->address) + POOL_BLOCK_TENURE, &word, sizeof(word));
+    if (log->kept == keep)
+        return PANDO_OK;
+    enum pando_status status =
+        pool_submit_co(session, fabric_address_node(log->address), &write, 1);
+    if (status == PANDO_OK)
+        log->kept = keep;
+    return status;
+}
+
+uint64_t dex_log_version(const struct dex_log *log)
+{
+    return log->version;
 }
 
 fabric_address dex_log_address(const struct dex_log *log)

@@ -50,13 +50,19 @@ enum {
     DEX_LOG_BYTES_MAX = 4 * 1024 * 1024,
 };
 
-/* A new, empty log in a block of that size, a multiple of 64, on any memory node. INVALID: no such
+/* A new, empty log, not kept: if the member dies, it is swept. In a block of that size, a multiple of 64, on any memory node. INVALID: no such
  * size. NO_MEMORY, and what pool_alloc_co and pool_submit_co say. */
 PANDO_MUST_CHECK enum pando_status dex_log_create_co(struct pool_session *session, uint16_t table,
                                                      uint32_t bytes, struct dex_log **out);
 
 /* Where others find it once its owner is gone. */
 fabric_address dex_log_address(const struct dex_log *log);
+
+uint64_t dex_log_version(const struct dex_log *log); /* in no two lives of a block the same */
+
+/* Whether it shall outlast this member, from the time it holds what others will need. One at a time. */
+PANDO_MUST_CHECK enum pando_status dex_log_keep_co(struct dex_log *log,
+                                                   struct pool_session *session, bool keep);
 
 /* Puts a record into the process's memory only; never suspends, keeps nothing of *record. *lsn
  * is the record's position, *end the one behind it: what to wait for. FULL: the ring has no room
@@ -96,6 +102,11 @@ dex_log_destroy_co(struct dex_log *log, struct pool_session *session, bool keep_
 /* May suspend. The record's key and value live until it returns. */
 typedef enum pando_status (*dex_log_fn)(void *context, const struct dex_log_record *record);
 
+/* Whether the log of that version is still kept there; if not, nobody needed it any more. */
+PANDO_MUST_CHECK enum pando_status dex_log_kept_co(struct pool_session *session, uint16_t table,
+                                                   fabric_address address, uint64_t version,
+                                                   bool *kept);
+
 /* Calls fn for every record, in order, up to the first that is not whole: all that were ever
  * durable and not truncated are there, and perhaps some that nobody was told of. The owner was
  * fenced, or is the caller. A status of fn other than OK ends it and is returned. CORRUPT: there
@@ -104,10 +115,6 @@ typedef enum pando_status (*dex_log_fn)(void *context, const struct dex_log_reco
 PANDO_MUST_CHECK enum pando_status dex_log_replay_co(struct pool_session *session, uint16_t table,
                                                      fabric_address address, dex_log_fn fn,
                                                      void *context);
-
-/* Bytes of the block of the log there; 0 if there is none. */
-PANDO_MUST_CHECK enum pando_status dex_log_size_co(struct pool_session *session, uint16_t table,
-                                                   fabric_address address, uint32_t *bytes);
 
 /* Gives the block back. If several do, one of them does so, and the others get CORRUPT: there is no
  * log (any more). After what else pool_submit_co says, the block is free at the latest when

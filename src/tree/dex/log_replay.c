@@ -55,17 +55,17 @@ static enum pando_status read_header_co(struct pool_session *session, uint16_t t
                                                                                   : PANDO_CORRUPT;
 }
 
-enum pando_status dex_log_size_co(struct pool_session *session, uint16_t table,
-                                  fabric_address address, uint32_t *bytes)
+enum pando_status dex_log_kept_co(struct pool_session *session, uint16_t table,
+                                  fabric_address address, uint64_t version, bool *kept)
 {
     struct dex_log_header header;
-    *bytes = 0;
-    if (address == 0)
-        return PANDO_OK;
-    enum pando_status status = read_header_co(session, table, address, &header);
-    if (status == PANDO_OK)
-        *bytes = (uint32_t)header.bytes;
-    return status == PANDO_CORRUPT ? PANDO_OK : status;
+    struct fabric_op read = fabric_read(fabric_address_offset(address), &header, sizeof(header));
+    enum pando_status status = pool_submit_co(session, fabric_address_node(address), &read, 1);
+    struct pool_tenure tenure = pool_tenure_unpack(header.tenure);
+
+    *kept = status == PANDO_OK && tenure.state == POOL_BLOCK_LIVE && tenure.table == table &&
+            tenure.kind == DEX_LOG_CELL && header.version == version;
+    return status;
 }
 
 /* ---- records --------------------------------------------------------------------------------- */

@@ -61,7 +61,7 @@ enum pando_status map_cut(struct map *map, struct slice key)
 static bool alike(const struct map_part *a, const struct map_part *b)
 {
     return a->owner == b->owner && a->taker == b->taker && a->epoch == b->epoch &&
-           a->log == b->log && a->frozen == b->frozen;
+           a->log == b->log && a->log_version == b->log_version && a->frozen == b->frozen;
 }
 
 void map_join(struct map *map)
@@ -104,6 +104,7 @@ uint32_t map_encode(const struct map *map, uint64_t pool, uint16_t table, uint64
                                    .taker = part->taker,
                                    .epoch = part->epoch,
                                    .log = part->log,
+                                   .log_version = part->log_version,
                                    .key_at = at,
                                    .key_size = (uint32_t)part->low.size};
         if (at + pad8(out.key_size) > MAP_BYTES)
@@ -133,7 +134,8 @@ static bool part_decode(struct map *map, uint32_t i, const uint8_t *bytes, uint3
                                       .owner = part.owner,
                                       .taker = part.taker,
                                       .epoch = part.epoch,
-                                      .log = part.log};
+                                      .log = part.log,
+                                      .log_version = part.log_version};
     map->key_bytes += part.key_size;
     return i == 0 || slice_compare(map->parts[i - 1].low, map->parts[i].low) < 0;
 }

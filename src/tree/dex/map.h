@@ -26,6 +26,7 @@ struct map_part {
     uint64_t owner, taker;
     uint64_t epoch;
     fabric_address log;
+    uint64_t log_version;
     bool frozen; /* in this process only: being given away, so operations wait */
 };
 

@@ -16,7 +16,7 @@
  *   16  8  epoch in which the owner got it
  *   24  8  address of the owner's log, 0 for none
  *   32  4  where its lowest key is in the block   36  4  size of that key
- *   40  8  zero
+ *   40  8  version of that log
  */
 #ifndef TREE_DEX_MAP_FMT_H
 #define TREE_DEX_MAP_FMT_H
@@ -52,7 +52,7 @@ struct map_part_fmt {
     uint64_t log;
     uint32_t key_at;
     uint32_t key_size;
-    uint64_t zero;
+    uint64_t log_version;
 };
 _Static_assert(sizeof(struct map_part_fmt) == MAP_PART, "format");
 

@@ -49,6 +49,12 @@ static fabric_address log_address(const struct dex_table *table)
     return table->log != NULL ? dex_log_address(table->log) : 0;
 }
 
+static void set_log(const struct dex_table *table, struct map_part *part)
+{
+    part->log = log_address(table);
+    part->log_version = table->log != NULL ? dex_log_version(table->log) : 0;
+}
+
 /* ---- members --------------------------------------------------------------------------------- */
 
 enum pando_status dex_gone_co(struct dex *self, uint64_t member, bool *gone)
@@ -146,12 +152,15 @@ static enum pando_status replay_record_co(void *context, const struct dex_log_re
     }
 }
 
-static enum pando_status replay_co(struct dex *self, fabric_address log)
+static enum pando_status replay_co(struct dex *self, fabric_address log, uint64_t version)
 {
     struct replay replay = {.self = self, .scratch = dex_scratch_take(self)};
     enum pando_status status = PANDO_OK;
+    bool kept = false;
 
-    if (log != 0 && self->table->on.replay)
+    if (log != 0)
+        status = dex_log_kept_co(self->base.session, self->table->id, log, version, &kept);
+    if (kept && self->table->on.replay)
         status =
             dex_log_replay_co(self->base.session, self->table->id, log, replay_record_co, &replay);
     dex_scratch_give(self, replay.scratch);
@@ -185,10 +194,22 @@ static enum pando_status refresh_root_co(struct dex *self, uint64_t epoch)
     return status == PANDO_STALE ? PANDO_CORRUPT : status;
 }
 
+bool dex_log_named(const struct dex_table *table, const struct map *map)
+{
+    bool named = false;
+    for (uint32_t i = 0; i < map->count; i++)
+        named = named || (table->log != NULL && map->parts[i].log == log_address(table) &&
+                          map->parts[i].owner == dex_self(table));
+    return named;
+}
+
 /* Makes a map that counts in the pool the view. Consumes it. */
 static enum pando_status adopt_map_co(struct dex *self, struct map *map)
 {
     enum pando_status status = refresh_root_co(self, map->epoch);
+    /* Before the first record; a log that a map names and that is not kept has nothing in it. */
+    if (status == PANDO_OK && dex_log_named(self->table, map))
+        status = dex_log_keep_co(self->table->log, self->base.session, true);
     if (status == PANDO_OK)
         dex_publish_co(self, map);
     else
@@ -196,9 +217,26 @@ static enum pando_status adopt_map_co(struct dex *self, struct map *map)
     return status;
 }
 
+/* Parts that others gave us have no log of ours yet; without, they are not to be worked on. False: there
+ * were none. */
+static bool name_log(const struct dex *self, struct map *map, uint64_t epoch)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < map->count; i++) {
+        struct map_part *part = &map->parts[i];
+        if (part->owner != dex_self(self->table) || part->log == log_address(self->table))
+            continue;
+        set_log(self->table, part);
+        part->epoch = epoch;
+        any = true;
+    }
+    return any;
+}
+
 enum pando_status dex_swap_co(struct dex *self, struct map *from, struct map *to)
 {
     struct dex_table *table = self->table;
+    (void)name_log(self, to, from->epoch + 1);
     map_join(to);
     enum pando_status status = map_swap_co(self->base.session, table->slot, table->id, from, to);
     free(from);
@@ -224,7 +262,7 @@ static enum pando_status take_parts_co(struct dex *self, struct map *map, uint64
         part->taker = over ? dex_self(table) : 0;
         if (!over) {
             part->owner = dex_self(table);
-            part->log = log_address(table);
+            set_log(table, part);
         }
         part->epoch = map->epoch + 1;
     }
@@ -232,15 +270,19 @@ static enum pando_status take_parts_co(struct dex *self, struct map *map, uint64
 }
 
 /* Its log is not needed any more when no part names it. */
-static void free_log_co(struct dex *self, fabric_address log)
+static void free_log_co(struct dex *self, fabric_address log, uint64_t version)
 {
+    bool kept = false;
     const struct map *map = atomic_load_explicit(&self->table->map, memory_order_acquire);
     bool used = log == 0;
     for (uint32_t i = 0; i < map->count; i++)
         used = used || map->parts[i].log == log;
     if (used)
         return;
-    enum pando_status status = dex_log_free_co(self->base.session, self->table->id, log);
+    enum pando_status status =
+        dex_log_kept_co(self->base.session, self->table->id, log, version, &kept);
+    if (status == PANDO_OK && kept)
+        status = dex_log_free_co(self->base.session, self->table->id, log);
     if (status != PANDO_OK)
         log_warn("a dead owner's log was not freed", log_status("status", status));
 }
@@ -252,6 +294,7 @@ static enum pando_status take_over_co(struct dex *self, struct map *map,
     struct dex_table *table = self->table;
     uint64_t dead = part->owner, taker = part->taker;
     fabric_address log = part->log;
+    uint64_t version = part->log_version;
     bool gone = true;
     enum pando_status status = PANDO_OK;
 
@@ -269,35 +312,25 @@ static enum pando_status take_over_co(struct dex *self, struct map *map,
     }
     free(map);
     dex_count(&table->stats.takeovers);
-    status = replay_co(self, log);
+    status = replay_co(self, log, version);
     if (status == PANDO_OK)
         status = map_read_co(self->base.session, table->slot, table->id, &map);
     if (status == PANDO_OK)
         status = take_parts_co(self, map, dead, false);
     if (status == PANDO_OK)
-        free_log_co(self, log);
+        free_log_co(self, log, version);
     return status;
 }
 
-/* Parts that others gave us have no log of ours yet. Consumes the map. */
+/* Makes a map that was read the view. Consumes it. */
 static enum pando_status accept_co(struct dex *self, struct map *map)
 {
-    struct dex_table *table = self->table;
-    bool complete = true;
     struct map *next = map_copy(map);
     if (next == NULL) {
         free(map);
         return PANDO_NO_MEMORY;
     }
-    for (uint32_t i = 0; i < next->count; i++) {
-        struct map_part *part = &next->parts[i];
-        if (part->owner != dex_self(table) || part->log == log_address(table))
-            continue;
-        complete = false;
-        part->log = log_address(table);
-        part->epoch = map->epoch + 1;
-    }
-    if (!complete)
+    if (name_log(self, next, map->epoch + 1))
         return dex_swap_co(self, map, next);
     free(next);
     return adopt_map_co(self, map);
@@ -329,8 +362,7 @@ static enum pando_status claim_fresh_co(struct dex *self, struct slice key, uint
     if (gone)
         return take_over_co(self, map, part);
     atomic_store(&table->doubt, false);
-    dex_publish_co(self, map);
-    return PANDO_OK;
+    return accept_co(self, map);
 }
 
 enum pando_status dex_claim_co(struct dex *self, struct slice key, uint64_t *owner)

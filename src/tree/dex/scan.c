@@ -212,6 +212,7 @@ enum pando_status dex_scan_co(struct engine *engine, const struct engine_range *
     struct dex *self = dex_of(engine);
     struct scan scan = {
         .self = self, .range = range, .fn = fn, .context = context, .left = range->limit};
+    struct dex_retry retry = {0};
     enum pando_status status;
     bool more = true;
 
@@ -232,10 +233,8 @@ enum pando_status dex_scan_co(struct engine *engine, const struct engine_range *
         if (status != PANDO_OK)
             break;
         status = deliver_co(&scan, &more);
-        if (status == PANDO_STALE) {
-            status = PANDO_OK;
+        if (status == PANDO_STALE && (status = dex_retry_co(self, &retry)) == PANDO_OK)
             continue;
-        }
         if (status != PANDO_OK || !more || !advance(&scan))
             break;
     } while (true);
