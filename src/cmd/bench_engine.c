@@ -31,7 +31,8 @@ static const struct alias {
 
 struct settings {
     struct cmd_pool pool;
-    const char *engine, *without, *workload, *dist, *seconds, *json, *table, *warmup, *routed;
+    const char *engine, *without, *workload, *dist, *seconds, *json, *table, *warmup, *routed,
+        *join_at;
     uint64_t records, ops, threads, coroutines, processes;
     uint64_t key_size, value_size, scan_length, cache, node_size, span, fill;
     uint64_t memory_threads, seed;
@@ -112,6 +113,12 @@ static const struct config_option options[] = {
          "had been sent to the owner of its key; no: operations on others' keys are forwarded. "
          "yes for dex and p-sherman if not given, else no.",
      CONFIG_TEXT_INTO(struct settings, routed)},
+    {.name = "join-at",
+     .metavar = "SECONDS",
+     .help = "Simulated pools, engines whose keys have owners: the last compute node joins only so "
+             "long after the measurement began, and gets half of another's keys; the JSON has the "
+             "rate over time.",
+     CONFIG_TEXT_INTO(struct settings, join_at)},
     {.name = "key-size",
      .metavar = "BYTES",
      .help = "From 8 to 1024.",
@@ -357,7 +364,7 @@ static int set_shape(struct bench *bench)
     return EXIT_OK;
 }
 
-static int set_times(struct bench *bench, bool simulated)
+static int set_times(struct bench *bench, bool simulated, unsigned compute_nodes)
 {
     const struct settings *settings = bench->settings;
     struct bench_plan *plan = &bench->plan;
@@ -372,6 +379,18 @@ static int set_times(struct bench *bench, bool simulated)
     if (settings->warmup != NULL && !parse_seconds(settings->warmup, &plan->warmup_ns))
         return cmd_usage("bench", "--warmup: '%.32s' is not from 0 to 3600; use for example 1",
                          settings->warmup);
+    if (settings->join_at == NULL)
+        return EXIT_OK;
+    if (!parse_seconds(settings->join_at, &plan->join_at_ns) || plan->join_at_ns == 0 ||
+        plan->join_at_ns >= plan->measure_ns)
+        return cmd_usage("bench", "--join-at: '%.32s' is not between 0 and --seconds",
+                         settings->join_at);
+    plan->no_limit = true;
+    if (!simulated || !engine_has_owners(plan->engine) || compute_nodes < 2 || plan->ops > 0 ||
+        plan->coroutines > 1)
+        return cmd_usage("bench",
+                         "--join-at: only on a simulated pool of two compute nodes or more, "
+                         "with --engine dex, --seconds and one client per thread");
     return EXIT_OK;
 }
 
@@ -494,7 +513,7 @@ int cmd_bench(int argc, char **argv)
     struct env *env = cmd_pool_open("bench", &settings.pool, &result);
     if (env == NULL)
         goto out;
-    result = set_times(&bench, env_simulated(env));
+    result = set_times(&bench, env_simulated(env), env_compute_nodes(env));
     if (result == EXIT_OK)
         result = measure(&bench, env);
     env_close(env);

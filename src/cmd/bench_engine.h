@@ -2,7 +2,8 @@
  * bench_engine.h - the parts of `pando bench`: its command (bench_engine.c), the run on all threads
  * of all compute nodes (bench_engine_run.c), one client (bench_engine_client.c), what the same
  * one-sided operations could do at best (bench_engine_limit.c), locks alone (bench_engine_locks.c),
- * who works on which keys (bench_engine_owners.c), other processes (bench_engine_join.c), and the report (bench_engine_report.c).
+ * who works on which keys (bench_engine_owners.c), a compute node that comes later
+ * (bench_engine_late.c), other processes (bench_engine_join.c), and the report (bench_engine_report.c).
  *
  * Every compute node joins the pool once and opens the table once; every thread has a session and a
  * handle of its own, and `coroutines` clients.
@@ -25,6 +26,7 @@ enum {
     BENCH_KEY_MAX = ENGINE_KEY_MAX,
     BENCH_LOCKS = 10240, /* of the workload `locks` */
     BENCH_TABLE_NAME_MAX = 40,
+    BENCH_SERIES = 60, /* pieces of a measurement's time */
 };
 
 struct bench_plan {
@@ -48,7 +50,8 @@ struct bench_plan {
     uint64_t seed;
     const char *table;
     bool keep, no_limit, progress;
-    bool routed; /* compute nodes work on keys of their own only */
+    uint64_t join_at_ns; /* the last compute node comes only then; 0: with the others */
+    bool routed;         /* compute nodes work on keys of their own only */
     /* The workload `locks`. */
     bool onchip, hierarchical, queue, handover, backoff, write_unlock;
 };
@@ -80,6 +83,8 @@ struct bench_outcome {
     bool
         exact; /* the distributions are of all operations; else of a sample with one client a thread */
     unsigned process;
+    uint64_t move_ns;              /* how long it took until the late node's keys were its own */
+    uint64_t series[BENCH_SERIES]; /* operations over time, with a late node */
     double load_seconds, real_seconds;
     uint64_t virtual_ns;
     char error[BENCH_ERROR_BYTES];
@@ -115,6 +120,7 @@ struct bench_node {
     struct local_locks *locks; /* the workload `locks` */
     struct bench_limit *limit;
     struct engine_stats before, after;
+    atomic_bool open; /* of one that came late */
 };
 
 struct bench_client {
@@ -153,7 +159,8 @@ struct bench_thread {
     uint64_t count_from_ns, end_ns;
     struct rt_timer timer;
     struct rt_countdown left;
-    uint64_t done; /* operations counted in this round */
+    uint64_t done;        /* operations counted in this round */
+    uint64_t series_done; /* of them, in a piece of the series */
     struct fabric_counters counters_before[FABRIC_TARGETS];
 
     struct bench_tally tally;
@@ -169,7 +176,8 @@ struct bench_run {
     unsigned thread_count, node_count;
     struct bench_node *nodes;
     struct bench_thread *threads;
-    unsigned process; /* of this one among plan->processes */
+    unsigned process;        /* of this one among plan->processes */
+    uint64_t series_from_ns; /* when the counting began */
     atomic_uint arrived, generation;
     struct rt_waitq waiting;
     atomic_bool failed;
@@ -203,8 +211,22 @@ bool bench_wants(void *context, uint64_t position, uint64_t serial);
  * compute nodes have opened the table. Fails the run if it does not work. */
 void bench_spread_co(struct bench_thread *thread);
 
-/* One read, by which this thread's compute node learns what it owns now. */
-void bench_look_co(struct bench_thread *thread);
+/* Reads a record that has changed hands, by which this thread's compute node learns what it owns now. */
+void bench_look_co(struct bench_thread *thread, uint64_t record);
+
+/* ---- a late compute node --------------------------------------------------------------------- */
+
+bool bench_is_late(const struct bench_thread *thread);
+
+/* For each thread of a late compute node: sleeps, joins, gets keys. */
+void bench_late_co(struct bench_thread *thread);
+
+/* Steps of joining (bench_engine_run.c); each fails the run if it does not work. */
+void bench_enter_pool_co(
+    struct bench_thread *thread); /* the node, and a session for its first thread */
+void bench_open_session_co(struct bench_thread *thread);
+void bench_open_table_co(struct bench_thread *thread);
+void bench_attach_co(struct bench_thread *thread);
 
 /* ---- the limit ------------------------------------------------------------------------------- */
 

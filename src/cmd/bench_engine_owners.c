@@ -39,16 +39,15 @@ bool bench_wants(void *context, uint64_t position, uint64_t serial)
                                            : in_share(client, position);
 }
 
-void bench_look_co(struct bench_thread *thread)
+void bench_look_co(struct bench_thread *thread, uint64_t record)
 {
     const struct bench_plan *plan = thread->run->plan;
     uint64_t key[BENCH_KEY_MAX / 8 + 1], value;
     size_t size;
 
-    workload_key(workload_loaded_position(&plan->space, plan->space.records / 2), 0, key,
-                 plan->shape.key_size);
-    enum pando_status status = engine_get_co(
-        thread->engine, slice_of(key, plan->shape.key_size), &value, sizeof(value), &size);
+    workload_key(workload_loaded_position(&plan->space, record), 0, key, plan->shape.key_size);
+    enum pando_status status = engine_get_co(thread->engine, slice_of(key, plan->shape.key_size),
+                                             &value, sizeof(value), &size);
     if (status != PANDO_OK)
         bench_fail(thread->run, "reading a record: %s", pando_status_text(status));
 }

@@ -208,6 +208,23 @@ static void engine_counts(struct json *json, const struct bench_outcome *outcome
     json_end_object(json);
 }
 
+static void series(struct json *json, const struct bench_plan *plan,
+                   const struct bench_outcome *outcome)
+{
+    double seconds = (double)plan->measure_ns / 1e9 / BENCH_SERIES;
+    json_key(json, "series");
+    json_begin_object(json);
+    number(json, "join_at_seconds", (double)plan->join_at_ns / 1e9);
+    number(json, "move_seconds", (double)outcome->move_ns / 1e9);
+    number(json, "step_seconds", seconds);
+    json_key(json, "mops");
+    json_begin_array(json);
+    for (int i = 0; i < BENCH_SERIES; i++)
+        json_double(json, (double)outcome->series[i] / seconds / 1e6);
+    json_end_array(json);
+    json_end_object(json);
+}
+
 static void settings(struct json *json, const struct env *env, const struct bench_plan *plan,
                      const struct bench_outcome *outcome)
 {
@@ -272,6 +289,8 @@ void bench_report_json(struct json *json, const struct env *env, const struct be
         json_end_object(json);
         number(json, "of_limit", outcome->best_rate / outcome->limit_rate);
     }
+    if (plan->join_at_ns > 0)
+        series(json, plan, outcome);
     number(json, "load_seconds", outcome->load_seconds);
     number(json, "real_seconds", outcome->real_seconds);
     number(json, "virtual_seconds", (double)outcome->virtual_ns / 1e9);
