@@ -36,7 +36,7 @@ struct dex_log {
     uint64_t live; /* its tenure word while others need it */
     uint64_t version;
     uint32_t bytes;
-    bool kept;
+    bool kept, kept_unsure;
     struct pool *pool;
     fabric_address address;
     uint16_t table;
@@ -180,12 +180,12 @@ enum pando_status dex_log_keep_co(struct dex_log *log, struct pool_session *sess
     uint64_t word = keep ? log->live : free_tenure(log->pool);
     struct fabric_op write =
         fabric_write(fabric_address_offset(log->address) + POOL_BLOCK_TENURE, &word, sizeof(word));
-    if (log->kept == keep)
+    if (log->kept == keep && !log->kept_unsure)
         return PANDO_OK;
     enum pando_status status =
         pool_submit_co(session, fabric_address_node(log->address), &write, 1);
-    if (status == PANDO_OK)
-        log->kept = keep;
+    log->kept_unsure = status != PANDO_OK; /* it may have been written all the same */
+    log->kept = status == PANDO_OK ? keep : true;
     return status;
 }
 

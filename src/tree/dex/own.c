@@ -166,7 +166,8 @@ static enum pando_status replay_co(struct dex *self, fabric_address log, uint64_
     dex_scratch_give(self, replay.scratch);
     if (status == PANDO_OK)
         status = dex_flush_co(self);
-    log_info("replayed a dead owner's log", log_u64("records", replay.records),
+    log_info("replayed a dead owner's log", log_u64("table", self->table->id),
+             log_u64("kept", kept), log_u64("records", replay.records),
              log_u64("applied", replay.applied), log_status("status", status));
     return status;
 }
@@ -240,6 +241,9 @@ enum pando_status dex_swap_co(struct dex *self, struct map *from, struct map *to
     map_join(to);
     enum pando_status status = map_swap_co(self->base.session, table->slot, table->id, from, to);
     free(from);
+    log_debug("changed who owns a table's keys", log_u64("table", table->id),
+              log_u64("member", pool_identity(table->pool).member), log_u64("epoch", to->epoch),
+              log_status("status", status));
     if (status == PANDO_OK)
         return adopt_map_co(self, to);
     free(to);
@@ -269,22 +273,17 @@ static enum pando_status take_parts_co(struct dex *self, struct map *map, uint64
     return dex_swap_co(self, map, next);
 }
 
-/* Its log is not needed any more when no part names it. */
-static void free_log_co(struct dex *self, fabric_address log, uint64_t version)
+/* All that it had is in the pages: whoever finds it named by the map now finds it not kept. (Freed after
+ * the map has changed, it would be lost if we died in between.) */
+static enum pando_status free_log_co(struct dex *self, fabric_address log, uint64_t version)
 {
     bool kept = false;
-    const struct map *map = atomic_load_explicit(&self->table->map, memory_order_acquire);
-    bool used = log == 0;
-    for (uint32_t i = 0; i < map->count; i++)
-        used = used || map->parts[i].log == log;
-    if (used)
-        return;
-    enum pando_status status =
-        dex_log_kept_co(self->base.session, self->table->id, log, version, &kept);
+    enum pando_status status = PANDO_OK;
+    if (log != 0)
+        status = dex_log_kept_co(self->base.session, self->table->id, log, version, &kept);
     if (status == PANDO_OK && kept)
         status = dex_log_free_co(self->base.session, self->table->id, log);
-    if (status != PANDO_OK)
-        log_warn("a dead owner's log was not freed", log_status("status", status));
+    return status;
 }
 
 /* Consumes the map. The part's owner is gone. */
@@ -293,11 +292,18 @@ static enum pando_status take_over_co(struct dex *self, struct map *map,
 {
     struct dex_table *table = self->table;
     uint64_t dead = part->owner, taker = part->taker;
-    fabric_address log = part->log;
-    uint64_t version = part->log_version;
+    fabric_address log = 0;
+    uint64_t version = 0;
     bool gone = true;
     enum pando_status status = PANDO_OK;
 
+    /* It had one log, but parts that it had just been given do not name it. */
+    for (uint32_t i = 0; i < map->count; i++) {
+        if (map->parts[i].owner == dead && map->parts[i].log != 0) {
+            log = map->parts[i].log;
+            version = map->parts[i].log_version;
+        }
+    }
     if (taker != 0 && taker != dex_self(table))
         status = dex_gone_co(self, taker, &gone);
     if (status != PANDO_OK || !gone) {
@@ -314,12 +320,10 @@ static enum pando_status take_over_co(struct dex *self, struct map *map,
     dex_count(&table->stats.takeovers);
     status = replay_co(self, log, version);
     if (status == PANDO_OK)
+        status = free_log_co(self, log, version);
+    if (status == PANDO_OK)
         status = map_read_co(self->base.session, table->slot, table->id, &map);
-    if (status == PANDO_OK)
-        status = take_parts_co(self, map, dead, false);
-    if (status == PANDO_OK)
-        free_log_co(self, log, version);
-    return status;
+    return status == PANDO_OK ? take_parts_co(self, map, dead, false) : status;
 }
 
 /* Makes a map that was read the view. Consumes it. */
