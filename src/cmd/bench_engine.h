@@ -29,6 +29,8 @@ enum {
     BENCH_SERIES = 60, /* pieces of a measurement's time */
 };
 
+#define BENCH_IDLE_NS (100 * RT_NS_PER_US) /* of a client that found no key of its own */
+
 struct bench_plan {
     const struct engine_ops *engine;
     const char *engine_name; /* as it was asked for: "fg+" is sherman without its techniques */

@@ -188,7 +188,7 @@ void bench_limit_main(void *arg)
                 break;
         }
         if (op.none) {
-            rt_yield_co();
+            rt_sleep_co(BENCH_IDLE_NS);
             continue;
         }
         workload_key(op.position, op.serial, client->key_word, plan->shape.key_size);
