@@ -302,8 +302,11 @@ static void batch_one_co(struct engine *engine, struct engine_batch_op *op)
 
 static void batch_work_co(struct batch *batch)
 {
-    while (batch->next < batch->count)
-        batch_one_co(batch->engine, &batch->ops[batch->next++]);
+    while (batch->next < batch->count) {
+        struct engine_batch_op *op = &batch->ops[batch->next++];
+        if (op->status == PANDO_AGAIN)
+            batch_one_co(batch->engine, op);
+    }
 }
 
 static void batch_helper_task(void *arg)
@@ -317,11 +320,22 @@ void engine_batch_co(struct engine *engine, struct engine_batch_op *ops, size_t 
                      unsigned width)
 {
     struct batch batch = {.engine = engine, .ops = ops, .count = count};
+    size_t left = count;
+    for (size_t i = 0; i < count; i++)
+        ops[i].status = PANDO_AGAIN;
+    if (engine->ops->batch_co != NULL && width > 1) {
+        engine->ops->batch_co(engine, ops, count);
+        left = 0;
+        for (size_t i = 0; i < count; i++)
+            left += ops[i].status == PANDO_AGAIN;
+        if (left == 0)
+            return;
+    }
     size_t helpers = width < BATCH_WIDTH_MAX ? width : BATCH_WIDTH_MAX;
     uint32_t started = 0;
 
-    if (helpers > count)
-        helpers = count;
+    if (helpers > left)
+        helpers = left;
     /* This task is one of them. Without memory for the others it does all by itself. */
     helpers = helpers > 0 ? helpers - 1 : 0;
     rt_countdown_init(&batch.helpers, (uint32_t)helpers);

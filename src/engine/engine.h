@@ -217,7 +217,8 @@ struct engine_ops {
     void (*stats)(const struct engine_table *table, struct engine_stats *out);
     enum pando_status (*verify_co)(struct engine *engine, struct engine_census *out, char *error,
                                    size_t error_bytes);
-    /* May be NULL. */
+    /* May be NULL. Of a batch: does what it can do at once, and leaves the others' status AGAIN. */
+    void (*batch_co)(struct engine *engine, struct engine_batch_op *ops, size_t count);
     enum pando_status (*move_co)(struct engine *engine, struct slice key, uint64_t choice);
     enum pando_status (*spread_co)(struct engine *engine);
     bool (*owns)(struct engine *engine, struct slice key);

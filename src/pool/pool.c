@@ -208,8 +208,11 @@ struct fabric *pool_fabric(const struct pool *pool)
 
 bool pool_lease_valid(const struct pool *pool)
 {
-    return !pool_fenced(pool) &&
-           rt_now_ns() < atomic_load_explicit(&pool->lease_until_ns, memory_order_acquire);
+    uint64_t until_ns = atomic_load_explicit(&pool->lease_until_ns, memory_order_acquire);
+    if (pool_fenced(pool))
+        return false;
+    /* The cheap clock is enough until shortly before the end. */
+    return rt_tick_ns() + RT_TICK_NS < until_ns || rt_now_ns() < until_ns;
 }
 
 bool pool_fenced(const struct pool *pool)

@@ -276,6 +276,13 @@ PANDO_MUST_CHECK enum pando_status dex_local_modify_co(struct dex *self,
                                                        struct slice key,
                                                        const struct dex_edit *edit);
 
+/* A change of a leaf whose latch is held: its record goes into the log, its stamp into the page. FULL:
+ * the log is, and nothing was done. */
+PANDO_MUST_CHECK enum pando_status dex_log_change(struct dex_table *table, struct frame *frame,
+                                                  const struct map_part *part,
+                                                  enum dex_log_kind kind,
+                                                  const struct page_pair *pair, uint8_t *bytes);
+
 /* The leaf with a key (or those just below it) as it is now, copied to scratch->page. */
 PANDO_MUST_CHECK enum pando_status dex_local_leaf_co(struct dex *self, struct slice key,
                                                      bool before, struct dex_scratch *scratch);
@@ -375,6 +382,7 @@ enum pando_status dex_bulk_load_co(struct engine *engine, engine_feed_fn next, v
 enum pando_status dex_verify_co(struct engine *engine, struct engine_census *out, char *error,
                                 size_t error_bytes);
 enum pando_status dex_drop_co(struct engine_table *table, struct pool_session *session);
+void dex_batch_co(struct engine *engine, struct engine_batch_op *ops, size_t count);
 enum pando_status dex_move_co(struct engine *engine, struct slice key, uint64_t choice);
 enum pando_status dex_spread_co(struct engine *engine);
 

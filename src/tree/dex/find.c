@@ -100,7 +100,11 @@ static bool admitted(struct step *step)
         return true;
     if (!on->cache)
         return false;
-    return !on->admission || prng_next(&step->self->prng) % ADMIT_ONE_OF == 0;
+    /* While there is room nobody has to go for it. */
+    if (!on->admission || atomic_load_explicit(&step->self->table->fresh, memory_order_relaxed) <
+                              step->self->table->frames.count)
+        return true;
+    return prng_next(&step->self->prng) % ADMIT_ONE_OF == 0;
 }
 
 /* The page is in a frame that is BUSY and in the mapping: keeps it, or leaves it to this task. */
@@ -173,6 +177,7 @@ static enum pando_status child_co(struct step *step)
 
     if (frame_swizzled(step->word)) {
         step->child = (uint32_t)step->word;
+        frame_prefetch(frames, step->child);
         step->version = frame_look(frame_at(frames, step->child));
         return frame_held(step->version) ||
                        !frame_same(frame_at(frames, step->parent), step->parent_version)

@@ -21,11 +21,13 @@ enum pando_status frames_create(struct frames *frames, uint32_t count, uint32_t 
     uint32_t buckets = 64;
     while (buckets < count)
         buckets *= 2;
-    *frames = (struct frames){.count = count, .page_bytes = page_bytes, .bucket_mask = buckets - 1};
-    frames->frames = rt_pages_map((size_t)count * sizeof(struct frame));
-    frames->pages = rt_pages_map((size_t)count * page_bytes);
+    *frames = (struct frames){.count = count,
+                              .page_bytes = page_bytes,
+                              .stride = FRAME_PAGE + page_bytes,
+                              .bucket_mask = buckets - 1};
+    frames->memory = rt_pages_map((size_t)count * frames->stride);
     frames->buckets = rt_pages_map(buckets * sizeof(struct frame_bucket));
-    if (frames->frames == NULL || frames->pages == NULL || frames->buckets == NULL) {
+    if (frames->memory == NULL || frames->buckets == NULL) {
         frames_destroy(frames);
         return PANDO_NO_MEMORY;
     }
@@ -36,8 +38,7 @@ enum pando_status frames_create(struct frames *frames, uint32_t count, uint32_t 
 
 void frames_destroy(struct frames *frames)
 {
-    rt_pages_unmap(frames->frames, (size_t)frames->count * sizeof(struct frame));
-    rt_pages_unmap(frames->pages, (size_t)frames->count * frames->page_bytes);
+    rt_pages_unmap(frames->memory, (size_t)frames->count * frames->stride);
     rt_pages_unmap(frames->buckets, (frames->bucket_mask + 1ul) * sizeof(struct frame_bucket));
     *frames = (struct frames){0};
 }
@@ -73,8 +74,8 @@ static uint32_t find_in(const struct frames *frames, const struct frame_bucket *
                         fabric_address address)
 {
     uint32_t index = bucket->first;
-    while (index != FRAME_NONE && frames->frames[index].address != address)
-        index = frames->frames[index].next;
+    while (index != FRAME_NONE && frame_at(frames, index)->address != address)
+        index = frame_at(frames, index)->next;
     return index;
 }
 
@@ -89,7 +90,7 @@ uint32_t frame_find(struct frames *frames, fabric_address address)
 
 bool frame_enter(struct frames *frames, uint32_t index)
 {
-    struct frame *frame = &frames->frames[index];
+    struct frame *frame = frame_at(frames, index);
     struct frame_bucket *bucket = bucket_of(frames, frame->address);
     rt_latch_lock(&bucket->latch);
     bool fresh = find_in(frames, bucket, frame->address) == FRAME_NONE;
@@ -103,13 +104,13 @@ bool frame_enter(struct frames *frames, uint32_t index)
 
 void frame_remove(struct frames *frames, uint32_t index)
 {
-    struct frame *frame = &frames->frames[index];
+    struct frame *frame = frame_at(frames, index);
     struct frame_bucket *bucket = bucket_of(frames, frame->address);
     rt_latch_lock(&bucket->latch);
     uint32_t *link = &bucket->first;
     while (*link != index) {
         pando_assert(*link != FRAME_NONE);
-        link = &frames->frames[*link].next;
+        link = &frame_at(frames, *link)->next;
     }
     *link = frame->next;
     rt_latch_unlock(&bucket->latch);

@@ -24,7 +24,7 @@
 
 enum frame_state { FRAME_FREE, FRAME_BUSY, FRAME_HOT, FRAME_COOLING };
 
-enum { FRAME_NONE = UINT32_MAX };
+enum { FRAME_NONE = UINT32_MAX, FRAME_PAGE = 64, FRAME_PREFETCH = 7 };
 
 struct frame {
     _Atomic uint64_t version; /* bit 0: held */
@@ -39,11 +39,13 @@ struct frame {
     uint64_t epoch;         /* of the map that was known when it was read */
 };
 
+_Static_assert(sizeof(struct frame) <= 64, "a cache line, with the page right behind it");
+
 struct frames {
     uint32_t count;
     uint32_t page_bytes;
-    struct frame *frames;
-    uint8_t *pages;
+    uint32_t stride;
+    uint8_t *memory; /* frame, page, frame, page ... */
     struct frame_bucket *buckets;
     uint32_t bucket_mask;
 };
@@ -55,17 +57,20 @@ void frames_destroy(struct frames *frames);
 
 static inline struct frame *frame_at(const struct frames *frames, uint32_t index)
 {
-    return &frames->frames[index];
+    return (struct frame *)(void *)(frames->memory + (size_t)index * frames->stride);
 }
 
 static inline uint8_t *frame_bytes(const struct frames *frames, uint32_t index)
 {
-    return frames->pages + (size_t)index * frames->page_bytes;
+    return frames->memory + (size_t)index * frames->stride + FRAME_PAGE;
 }
 
-static inline uint32_t frame_index(const struct frames *frames, const struct frame *frame)
+/* Asks for all that a search in it will touch: as many lines as memory delivers at once. */
+static inline void frame_prefetch(const struct frames *frames, uint32_t index)
 {
-    return (uint32_t)(frame - frames->frames);
+    const uint8_t *at = frames->memory + (size_t)index * frames->stride;
+    for (uint32_t i = 0; i < FRAME_PREFETCH; i++)
+        __builtin_prefetch(at + i * 64);
 }
 
 /* ---- child words ----------------------------------------------------------------------------- */

@@ -136,32 +136,41 @@ static void store_pair(struct work *work, const struct page_pair *pair)
     pando_assert(fits);
 }
 
-static enum pando_status append(struct work *work, const struct engine_change *change,
-                                const struct page_pair *pair)
+enum pando_status dex_log_change(struct dex_table *table, struct frame *frame,
+                                 const struct map_part *part, enum dex_log_kind kind,
+                                 const struct page_pair *pair, uint8_t *bytes)
 {
-    struct dex_table *table = work->self->table;
-    struct frame *frame = frame_at(&table->frames, work->spot.frame);
-    struct page_stamp stamp = {.epoch = work->part->epoch};
-    struct dex_log_record record = {.epoch = work->part->epoch, .key = work->key};
+    struct page_stamp stamp = {.epoch = part->epoch};
+    struct dex_log_record record = {
+        .kind = kind, .epoch = part->epoch, .key = pair->key, .value = pair->value};
+    uint64_t end;
 
-    record.kind = change->what == ENGINE_REMOVE ? DEX_LOG_DELETE
-                  : pair->blob                  ? DEX_LOG_BLOB
-                                                : DEX_LOG_PUT;
-    if (change->what == ENGINE_STORE)
-        record.value = pair->value;
     /* Before the record is there: a checkpoint that sees the record must see the page as dirty. */
-    if (!frame->dirty) {
+    if (!atomic_load_explicit(&frame->dirty, memory_order_relaxed)) {
         atomic_store(&frame->first, table->log != NULL ? dex_log_end(table->log) : 0);
         atomic_store(&frame->dirty, true);
     }
     if (table->log != NULL) {
-        enum pando_status status = dex_log_append(table->log, &record, &stamp.lsn, &work->end);
+        enum pando_status status = dex_log_append(table->log, &record, &stamp.lsn, &end);
         if (status != PANDO_OK)
             return status;
-        atomic_store_explicit(&frame->end, work->end, memory_order_relaxed);
+        atomic_store_explicit(&frame->end, end, memory_order_relaxed);
     }
-    page_set_stamp(work->bytes, stamp);
+    page_set_stamp(bytes, stamp);
     return PANDO_OK;
+}
+
+static enum pando_status append(struct work *work, const struct engine_change *change,
+                                struct page_pair *pair)
+{
+    struct dex_table *table = work->self->table;
+    struct frame *frame = frame_at(&table->frames, work->spot.frame);
+    enum dex_log_kind kind = change->what == ENGINE_REMOVE ? DEX_LOG_DELETE
+                             : pair->blob                  ? DEX_LOG_BLOB
+                                                           : DEX_LOG_PUT;
+    enum pando_status status = dex_log_change(table, frame, work->part, kind, pair, work->bytes);
+    work->end = atomic_load_explicit(&frame->end, memory_order_relaxed);
+    return status;
 }
 
 /* ---- one try --------------------------------------------------------------------------------- */

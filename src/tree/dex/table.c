@@ -433,6 +433,7 @@ const struct engine_ops dex_engine = {
     .bulk_load_co = dex_bulk_load_co,
     .stats = stats,
     .verify_co = dex_verify_co,
+    .batch_co = dex_batch_co,
     .move_co = dex_move_co,
     .spread_co = dex_spread_co,
     .owns = dex_owns,

@@ -6,19 +6,25 @@
 
 /* ---- searching ------------------------------------------------------------------------------- */
 
-/* How many of the rising words are below (or, with `or_equal`, not above) this one. */
+/* How many of the rising words are below (or, with `or_equal`, not above) this one. Without branches that
+ * depend on them. */
 static uint32_t words_below(const uint8_t *bytes, uint32_t at, uint32_t count, uint64_t word,
                             bool or_equal)
 {
     uint32_t base = 0;
-    while (count > 0) {
-        uint32_t half = count / 2;
-        uint64_t mine = page_word(bytes, at + (base + half) * 8);
-        bool right = mine < word || (or_equal && mine == word);
-        base = right ? base + half + 1 : base;
-        count = right ? count - half - 1 : half;
+    if (count == 0)
+        return 0;
+    if (or_equal) {
+        if (word == UINT64_MAX)
+            return count;
+        word++;
     }
-    return base;
+    while (count > 1) {
+        uint32_t half = count / 2;
+        base += page_word(bytes, at + (base + half - 1) * 8) < word ? half : 0;
+        count -= half;
+    }
+    return base + (page_word(bytes, at + base * 8) < word);
 }
 
 static uint32_t clamp(uint32_t value, uint32_t most)

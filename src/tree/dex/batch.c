@@ -1,0 +1,197 @@
+/*
+ * batch.c - many gets and puts at once, as far as their leaves are cached: their ways from the root
+ * to the leaves are gone level by level together, and what the next level will touch is asked for
+ * before it is needed, so that the memory's delays overlap. What is not cached, full or contended is
+ * left to the way of single operations. Changes of a batch are waited for once.
+ */
+#include <string.h>
+
+#include "tree/dex/dex_int.h"
+
+enum { GROUP = 16 };
+
+/* One of a group on its way down. */
+struct lane {
+    struct engine_batch_op *op;
+    const struct map_part *part;
+    uint32_t frame;
+    uint64_t version;
+};
+
+struct batch {
+    struct dex *self;
+    struct lane lanes[GROUP];
+    unsigned count; /* lanes that are still on their way */
+    uint64_t end;   /* in the log: behind all that was changed or seen */
+};
+
+static bool key_fits(const struct dex_table *table, struct slice key)
+{
+    const struct engine_shape *shape = &table->base.shape;
+    return key.size <= shape->key_max && (shape->key_size == 0 || key.size == shape->key_size);
+}
+
+/* One step down for a lane; false: not this way. */
+static bool step_down(struct dex_table *table, struct lane *lane)
+{
+    const uint8_t *bytes = frame_bytes(&table->frames, lane->frame);
+    struct frame *frame = frame_at(&table->frames, lane->frame);
+    uint32_t at = page_child_index(&table->layout, bytes, lane->op->key);
+    uint64_t word = page_child(&table->layout, bytes, at);
+
+    if (!frame_swizzled(word) || !frame_same(frame, lane->version))
+        return false;
+    lane->frame = (uint32_t)word;
+    frame_prefetch(&table->frames, lane->frame);
+    return true;
+}
+
+/* After the prefetch has come: whether the page is the right one. The parent was not looked at again
+ * since its word was read, so the page may have become another in between: its fences and level tell. */
+static bool arrive(struct dex_table *table, struct lane *lane, uint8_t level)
+{
+    struct frame *frame = frame_at(&table->frames, lane->frame);
+    const uint8_t *bytes = frame_bytes(&table->frames, lane->frame);
+
+    lane->version = frame_look(frame);
+    if (frame_held(lane->version) ||
+        atomic_load_explicit(&frame->state, memory_order_relaxed) != FRAME_HOT)
+        return false;
+    return page_level(bytes) == level && !page_dead(bytes) && page_side(bytes, lane->op->key) == 0;
+}
+
+/* All lanes to their leaves; lanes that cannot be led there drop out. */
+static void descend(struct batch *batch)
+{
+    struct dex_table *table = batch->self->table;
+    struct frame *root = frame_at(&table->frames, table->root_frame);
+    uint64_t version = frame_look(root);
+    uint8_t level = page_level(frame_bytes(&table->frames, table->root_frame));
+    unsigned kept = 0;
+
+    if (frame_held(version) || !frame_same(root, version)) {
+        batch->count = 0;
+        return;
+    }
+    for (unsigned i = 0; i < batch->count; i++) {
+        batch->lanes[i].frame = table->root_frame;
+        batch->lanes[i].version = version;
+    }
+    while (level > 0) {
+        kept = 0;
+        for (unsigned i = 0; i < batch->count; i++) {
+            if (step_down(table, &batch->lanes[i]))
+                batch->lanes[kept++] = batch->lanes[i];
+        }
+        batch->count = kept;
+        level--;
+        kept = 0;
+        for (unsigned i = 0; i < batch->count; i++) {
+            if (arrive(table, &batch->lanes[i], level))
+                batch->lanes[kept++] = batch->lanes[i];
+        }
+        batch->count = kept;
+    }
+}
+
+/* ---- at the leaves --------------------------------------------------------------------------- */
+
+static void note_end(struct batch *batch, const struct frame *frame)
+{
+    uint64_t end = atomic_load_explicit(&frame->end, memory_order_relaxed);
+    if (end > batch->end)
+        batch->end = end;
+}
+
+static void get_one(struct batch *batch, struct lane *lane)
+{
+    struct dex_table *table = batch->self->table;
+    struct frame *frame = frame_at(&table->frames, lane->frame);
+    const uint8_t *bytes = frame_bytes(&table->frames, lane->frame);
+    struct engine_batch_op *op = lane->op;
+    uint32_t index, size = 0;
+    bool blob = false;
+
+    bool found = page_find(&table->layout, bytes, op->key, &index);
+    if (found)
+        size = page_value(&table->layout, bytes, index, op->buffer, op->capacity, &blob);
+    note_end(batch, frame);
+    if (!frame_same(frame, lane->version) || blob)
+        return;
+    op->size = size;
+    op->status = found ? PANDO_OK : PANDO_NOT_FOUND;
+}
+
+/* A put that only replaces a value of the same kind in its place, or finds room as the leaf lies. */
+static void put_one(struct batch *batch, struct lane *lane)
+{
+    struct dex_table *table = batch->self->table;
+    const struct page_layout *layout = &table->layout;
+    struct frame *frame = frame_at(&table->frames, lane->frame);
+    uint8_t *bytes = frame_bytes(&table->frames, lane->frame);
+    struct engine_batch_op *op = lane->op;
+    struct page_pair pair = {.key = op->key, .value = op->value};
+    uint32_t size = table->base.shape.value_size;
+    uint8_t old[8];
+    uint32_t index;
+    bool blob = false;
+
+    if ((size != 0 && op->value.size != size) || op->value.size > table->inline_max ||
+        !frame_take(frame, lane->version))
+        return;
+    bool found = page_find(layout, bytes, op->key, &index);
+    if (found)
+        (void)page_value(layout, bytes, index, old, sizeof(old), &blob);
+    bool done = false;
+    if (!blob && dex_log_change(table, frame, lane->part, DEX_LOG_PUT, &pair, bytes) == PANDO_OK) {
+        done = found ? page_update(layout, bytes, index, &pair)
+                     : page_insert(layout, bytes, index, &pair);
+        note_end(batch, frame);
+    }
+    frame_give(frame, done);
+    if (done)
+        op->status = PANDO_OK;
+}
+
+static void run_group(struct batch *batch)
+{
+    descend(batch);
+    for (unsigned i = 0; i < batch->count; i++) {
+        if (batch->lanes[i].op->kind == ENGINE_BATCH_GET)
+            get_one(batch, &batch->lanes[i]);
+        else
+            put_one(batch, &batch->lanes[i]);
+    }
+}
+
+void dex_batch_co(struct engine *engine, struct engine_batch_op *ops, size_t count)
+{
+    struct dex *self = dex_of(engine);
+    struct dex_table *table = self->table;
+    struct batch batch = {.self = self};
+    struct dex_guard guard;
+    size_t done = 0;
+
+    if (dex_log_room_co(self) != PANDO_OK)
+        return;
+    dex_enter(self, slice_of(NULL, 0), &guard);
+    for (size_t i = 0; i < count; i++) {
+        const struct map_part *part = map_find(guard.map, ops[i].key);
+        if (ops[i].kind != ENGINE_BATCH_DELETE && key_fits(table, ops[i].key) &&
+            dex_mine(table, part))
+            batch.lanes[batch.count++] = (struct lane){.op = &ops[i], .part = part};
+        if (batch.count == GROUP || i + 1 == count) {
+            rt_charge(RT_COST_OPERATION);
+            run_group(&batch);
+            batch.count = 0;
+        }
+    }
+    for (size_t i = 0; i < count; i++)
+        done += ops[i].status != PANDO_AGAIN;
+    enum pando_status status = done > 0 ? dex_settle_co(self, batch.end) : PANDO_OK;
+    dex_leave(self, &guard);
+    for (size_t i = 0; i < count && status != PANDO_OK; i++) {
+        if (ops[i].status != PANDO_AGAIN)
+            ops[i].status = ops[i].kind == ENGINE_BATCH_PUT ? PANDO_UNKNOWN : status;
+    }
+}
