@@ -132,6 +132,8 @@ refuse "cannot hold such pairs" --pool embedded:64M --key-size 1024 --node-size 
 run "$PANDO" bench --pool embedded:64M --without frobnicate --records 10
 [[ $RC == 1 ]] || fail "unknown technique: exit status $RC"
 grep -q "no technique 'frobnicate'" <<< "$ERR" || fail "unknown technique: $ERR"
+run "$PANDO" bench --pool embedded:64M --engine p-sherman --without hierarchical --records 10
+[[ $RC == 1 ]] && grep -q "needs hierarchical" <<< "$ERR" || fail "no locks at all: $RC: $ERR"
 run "$PANDO" bench --pool embedded:32M --records 10000000
 [[ $RC == 1 ]] && grep -q "pool is full" <<< "$ERR" || fail "a full pool: $RC: $ERR"
 echo "bench: ok"
