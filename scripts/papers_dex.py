@@ -57,7 +57,7 @@ class DexLab:
         if engine != "dex":
             slow = dist != "uniform" and "write" in workload
             return (0.05, 0.02) if slow else (0.01, 0.005)
-        return (0.05, 0.25) if records > 100_000_000 else (0.01, 0.03)
+        return (0.05, 0.4) if records > 100_000_000 else (0.01, 0.03)
 
     def run(self, system, workload, dist="zipf:0.99", nodes=None, records=None, cache=None,
             without=None, threads=None, memory_threads=4, tag="", more=()):
