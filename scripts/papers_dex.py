@@ -237,7 +237,8 @@ def figure_10(lab, page, folder):
     for megabytes in (256, 512, 1024):
         found = lab.run("DEX", "write-intensive", nodes=nodes, cache=lab.cache(lab.part, megabytes),
                         tag=f"-join{megabytes}",
-                        more=("--seconds", 6 * scale, "--warmup", 2 * scale, "--join-at", 2 * scale))
+                        more=("--seconds", f"{6 * scale:g}", "--warmup", f"{2 * scale:g}",
+                              "--join-at", f"{2 * scale:g}"))
         if found is None:
             rows.append((megabytes, "failed"))
             continue

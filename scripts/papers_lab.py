@@ -84,7 +84,8 @@ def share(value):
 
 def plot(folder, name, title, xlabel, ylabel, curves, log_y=False, labels=None):
     """curves: (name, [(x, y)]). With labels: bars over these words. Without gnuplot: nothing."""
-    if shutil.which("gnuplot") is None:
+    curves = [(curve, points) for curve, points in curves if points]
+    if shutil.which("gnuplot") is None or not curves:
         return
     text = ["set terminal svg size 720,400 font 'sans,13' background '#ffffff'",
             f"set output '{folder / name}'", f"set title '{title}'", f"set xlabel '{xlabel}'",
