@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "tree/dex/dex.h"
+#include "tree/dex/memory_side.h"
 #include "tree/sherman/sherman.h"
 
 static const struct engine_ops *const engines[] = {&sherman_engine, &dex_engine};
@@ -20,4 +21,11 @@ const struct engine_ops *store_engine(const char *name)
 const char *store_engine_names(void)
 {
     return "sherman, dex";
+}
+
+/* Only one engine has any, so far. */
+enum pando_status store_memory_work(const struct memnode_place *place,
+                                    struct fabric_request *request)
+{
+    return dex_memory_work(place, request);
 }

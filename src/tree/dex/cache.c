@@ -196,7 +196,8 @@ static void cool_co(struct dex *self, uint32_t sample)
     dex_unswizzle(table, frame->parent, index);
     frame_give(parent, false);
     fabric_address address = frame->address;
-    frame_give(frame, false);
+    /* As changed: whoever was about to write to it has to make it hot again first. */
+    frame_give(frame, true);
     dex_let_go(self, cooling_add(&table->cooling, address, index));
 }
 
@@ -215,9 +216,8 @@ enum pando_status dex_frame_co(struct dex *self, uint32_t *out)
             free_refill(self);
         if (self->free_count > 0) {
             uint32_t index = self->free_frames[--self->free_count];
-            struct frame *frame = frame_at(&table->frames, index);
-            bool taken = frame_try(frame);
-            pando_assert(taken);
+            frame_latch_co(
+                frame_at(&table->frames, index)); /* a sampler may just be looking at it */
             *out = index;
             return PANDO_OK;
         }
@@ -281,7 +281,7 @@ void dex_replace_co(struct dex *self, uint32_t index, const uint8_t *bytes)
         atomic_store_explicit(&child->state, FRAME_COOLING, memory_order_relaxed);
         fabric_address address = child->address;
         bool clean = !child->dirty;
-        frame_give(child, false);
+        frame_give(child, true);
         if (clean)
             dex_let_go(self, cooling_add(&table->cooling, address, children[i]));
     }

@@ -38,6 +38,12 @@ struct dex_stats {
         forwarded, served, offloaded, takeovers, given, waits;
 };
 
+/* How long calls and READs of a memory node took lately. */
+enum { DEX_COST_NODES = 64 };
+struct dex_cost {
+    _Atomic uint64_t read_ns, call_ns;
+};
+
 struct dex_table {
     struct engine_table base;
     struct pool *pool;
@@ -47,6 +53,9 @@ struct dex_table {
     uint32_t inline_max; /* longer values are blobs */
     struct dex_switches on;
     struct dex_stats stats;
+
+    struct dex_cost costs[DEX_COST_NODES];
+    bool offload_only; /* a baseline: whatever it costs */
 
     struct frames frames;
     struct cooling cooling;
@@ -223,7 +232,23 @@ void dex_let_go(struct dex *self, uint32_t frame);
 
 /* ---- find.c: from a key to its page ---------------------------------------------------------- */
 
+/* An operation that a memory node could do: offload.c. */
+struct dex_push {
+    unsigned operation; /* enum dex_work */
+    const struct map_part *part;
+    struct slice key, value;
+    bool blob;
+    /* Out, when it was done. */
+    bool was_there, old_blob;
+    struct slice found; /* its value, or the old blob's address: in the scratch */
+    fabric_address leaf;
+    struct page_stamp stamp;
+    uint64_t end;
+};
+
 struct dex_target {
+    struct dex_push *push; /* NULL: not to be offloaded */
+    struct dex_scratch *scratch;
     struct slice key;
     uint8_t level;
     bool before; /* the page with the keys just below the key */
@@ -235,6 +260,7 @@ struct dex_spot {
     uint64_t version; /* as it was looked at */
     uint32_t parent;  /* FRAME_NONE for the root */
     uint64_t parent_version;
+    bool pushed;  /* a memory node has done it: there is no frame */
     bool private; /* nobody else sees the frame: it is BUSY, and its latch is ours */
 };
 
@@ -243,6 +269,16 @@ PANDO_MUST_CHECK enum pando_status dex_find_co(struct dex *self, const struct de
 
 /* The end of what was done with a private frame. */
 PANDO_MUST_CHECK enum pando_status dex_private_end_co(struct dex *self, uint32_t frame);
+
+/* ---- offload.c ------------------------------------------------------------------------------- */
+
+void dex_read_took(struct dex_table *table, uint16_t node, uint64_t duration_ns);
+bool dex_offload_pays(struct dex *self, fabric_address page, uint8_t level);
+
+/* BUSY: to be done here after all. */
+PANDO_MUST_CHECK enum pando_status dex_offload_co(struct dex *self, struct dex_push *push,
+                                                  fabric_address page, uint8_t level,
+                                                  struct dex_scratch *scratch);
 
 /* ---- modify.c, get.c, scan.c ----------------------------------------------------------------- */
 
@@ -254,9 +290,10 @@ enum pando_status dex_scan_co(struct engine *engine, const struct engine_range *
                               engine_scan_fn fn, void *context);
 
 /* Those of keys that are this process's own; the caller has entered. AGAIN: they are not any more. */
-PANDO_MUST_CHECK enum pando_status dex_local_get_co(struct dex *self, struct slice key,
-                                                    struct dex_scratch *scratch, bool *blob,
-                                                    void *value, size_t capacity, size_t *size);
+PANDO_MUST_CHECK enum pando_status dex_local_get_co(struct dex *self, const struct map_part *part,
+                                                    struct slice key, struct dex_scratch *scratch,
+                                                    bool *blob, void *value, size_t capacity,
+                                                    size_t *size);
 
 /* What is to become of a key: decided by a function, here; blobs may be made before. */
 struct dex_edit {

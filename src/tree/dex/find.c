@@ -28,7 +28,7 @@ struct step {
     uint8_t level; /* of the child */
     uint32_t child;
     uint64_t version;
-    bool private;
+    bool private, pushed;
 };
 
 uint32_t dex_child_index(const struct dex_table *table, const uint8_t *bytes,
@@ -139,6 +139,56 @@ static enum pando_status admit(struct step *step, uint32_t index)
     return PANDO_AGAIN;
 }
 
+/* Whether all keys of the child are ours alone. */
+static bool child_is_ours(const struct step *step)
+{
+    const struct dex_table *table = step->self->table;
+    const struct page_layout *layout = &table->layout;
+    const uint8_t *parent = frame_bytes(&table->frames, step->parent);
+    const struct map_part *part = step->target->push->part;
+    const struct map *map = atomic_load_explicit(&table->map, memory_order_acquire);
+    uint8_t key[PAGE_KEY_ROOM];
+    struct slice end, part_end;
+    bool ours;
+
+    /* Of another map than this operation began with: not now. */
+    if (part < map->parts || part >= map->parts + map->count)
+        return false;
+    ours = slice_compare(page_key(layout, parent, step->at, key), part->low) >= 0;
+    if (ours && map_part_high(map, part, &part_end)) {
+        bool ends = step->at + 1 < page_pairs(parent);
+        if (ends)
+            end = page_key(layout, parent, step->at + 1, key);
+        else
+            ends = page_high(parent, key, &end);
+        ours = ends && slice_compare(end, part_end) <= 0;
+    }
+    return ours && frame_same(frame_at(&table->frames, step->parent), step->parent_version);
+}
+
+/* In the frame that stands for the page. BUSY: it is to be loaded. */
+static enum pando_status push_co(struct step *step, uint32_t index)
+{
+    struct dex *self = step->self;
+    struct dex_table *table = self->table;
+
+    if (step->target->push == NULL || !child_is_ours(step) ||
+        !dex_offload_pays(self, step->word, step->level))
+        return PANDO_BUSY;
+    enum pando_status status =
+        dex_offload_co(self, step->target->push, step->word, step->level, step->target->scratch);
+    if (status == PANDO_BUSY)
+        return status;
+    if (status == PANDO_UNKNOWN) {
+        /* Nobody may come to it any more: with us it ends. */
+        return status;
+    }
+    frame_remove(&table->frames, index);
+    dex_frame_free(self, index);
+    step->pushed = status == PANDO_OK;
+    return status;
+}
+
 static enum pando_status load_co(struct step *step)
 {
     struct dex *self = step->self;
@@ -157,9 +207,15 @@ static enum pando_status load_co(struct step *step)
         return PANDO_AGAIN;
     }
     dex_count(&table->stats.misses);
+    status = push_co(step, index);
+    if (status != PANDO_BUSY)
+        return status;
     frame->epoch = dex_epoch(table);
     struct dex_scratch *scratch = dex_scratch_take(self);
+    uint64_t begin_ns = table->on.offload ? rt_now_ns() : 0;
     status = dex_read_co(self, step->word, scratch->page);
+    if (table->on.offload)
+        dex_read_took(table, fabric_address_node(step->word), rt_now_ns() - begin_ns);
     if (status == PANDO_OK) {
         page_copy(frame_bytes(&table->frames, index), scratch->page, table->layout.page_bytes);
         status = admit(step, index);
@@ -242,6 +298,10 @@ static enum pando_status descend_co(struct dex *self, const struct dex_target *t
         bool stale = status == PANDO_STALE;
         if (status != PANDO_OK && !stale)
             return status;
+        if (step.pushed) {
+            spot->pushed = true;
+            return PANDO_OK;
+        }
         if (!stale) {
             bool right = dex_covers(frame_bytes(frames, step.child), step.level, target);
             if (!step.private && !frame_same(frame_at(frames, step.child), step.version))

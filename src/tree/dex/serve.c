@@ -62,9 +62,9 @@ static enum pando_status serve_get_co(struct dex *self, struct dex_scratch *scra
         return PANDO_INVALID;
     if (!enter_ours_co(self, request->body, &guard))
         return PANDO_STALE;
-    enum pando_status status =
-        dex_local_get_co(self, request->body, scratch, &blob, request->reply + sizeof(head),
-                         FABRIC_CALL_BYTES_MAX - sizeof(head) - 64, &size);
+    enum pando_status status = dex_local_get_co(self, guard.part, request->body, scratch, &blob,
+                                                request->reply + sizeof(head),
+                                                FABRIC_CALL_BYTES_MAX - sizeof(head) - 64, &size);
     dex_leave(self, &guard);
     if (status == PANDO_NOT_FOUND)
         return PANDO_OK; /* an empty reply */

@@ -167,7 +167,7 @@ struct slice page_key(const struct page_layout *layout, const uint8_t *bytes, ui
         uint64_t word = __builtin_bswap64(page_word(bytes, WORDS_AT + clamp(index, last) * 8));
         memcpy(to, &word, sizeof(word));
         /* The lowest child of an inner page may have an empty key. */
-        return slice_of(to, index == 0 && shape.level > 0 ? shape.low_size : 8);
+        return slice_of(to, index == 0 && shape.level > 0 ? clamp(shape.low_size, 8) : 8);
     }
     struct page_slot slot = packed_slot(layout, bytes, shape, index);
     uint32_t size = clamp(slot.key_size, PAGE_KEY_ROOM);
