@@ -339,6 +339,8 @@ def write(lab, out, only):
     """docs/results/dex.md and its plots."""
     page, lab = Page(), DexLab(lab)
     mode = "--tiny" if lab.lab.tiny else "--quick: 2 M records everywhere" if lab.lab.quick else "full"
+    if only:
+        mode += f"; only {', '.join(only)}"
     page.add(INTRODUCTION.format(mode=mode, cluster=lab.pool(4), threads=lab.threads, part=lab.part))
     for experiment in EXPERIMENTS:
         if not only or experiment.__name__ in only:

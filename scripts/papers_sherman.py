@@ -350,6 +350,8 @@ def write(lab, out, only):
     """docs/results/sherman.md and its plots."""
     page, lab = Page(), ShermanLab(lab)
     mode = "--quick: 1 M records, so skewed figures are lower" if lab.quick else "full"
+    if only:
+        mode += f"; only {', '.join(only)}"
     page.add(INTRODUCTION.format(mode=mode, cluster=CLUSTER, records=lab.records))
     for experiment in EXPERIMENTS:
         if not only or experiment.__name__ in only:
