@@ -9,10 +9,11 @@
  * cx5-dex is cx5 with other CPUs: those of the DEX paper's testbed (section 8.1: Xeon Gold 6242R, 3.1
  * GHz, against the 2.2 GHz of Sherman's). Its figures give no absolute rates in the text but for two
  * (section 8.3): a tree without a cache, two threads, half of the operations updates, does 0.04 Mops, and
- * with partitions 0.096. With five levels of 1 KB these are 16.5 and 7.5 verbs an operation (3 READs of
- * a shared node, 1 of another, 3 verbs for a shared update and 1 for one's own): 50 and 20.8 us. cx5's
- * verbs take 2.97 us each, CPU and mean jitter included, which leaves 1.0 us for the first and
- * nothing for the second; 1.0 us an operation is what is taken. All other constants are cx5's.
+ * with partitions 0.096. If it has five levels of 1 KB (a guess), these are 16.5 and 7.5 verbs an
+ * operation (3 READs of a shared node, 1 of another, 3 verbs for a shared update and 1 for one's own) in
+ * 50 and 20.8 us. cx5's verbs take 2.97 us each, CPU and mean jitter included: 49 and 22.3 us. So verbs
+ * are left as they are; what is left for an operation is 1.0 us in the one case and nothing in the
+ * other, and 1.0 us is chosen. All other constants are cx5's.
  */
 #include <stddef.h>
 #include <string.h>
