@@ -163,6 +163,9 @@ static inline bool dex_mine(const struct dex_table *table, const struct map_part
     return part->owner == dex_self(table) && !part->frozen;
 }
 
+/* Whether an operation on this key would run here. */
+bool dex_owns(struct engine *engine, struct slice key);
+
 /* Puts a new view in the place of the old one, which is freed when every operation that might see it
  * has ended: this waits for them. */
 void dex_publish_co(struct dex *self, struct map *map);

@@ -43,6 +43,16 @@ void dex_leave(struct dex *self, struct dex_guard *guard)
     guard->part = NULL;
 }
 
+bool dex_owns(struct engine *engine, struct slice key)
+{
+    struct dex *self = dex_of(engine);
+    struct dex_guard guard;
+    dex_enter(self, key, &guard);
+    bool mine = dex_mine(self->table, guard.part);
+    dex_leave(self, &guard);
+    return mine;
+}
+
 static bool drained(struct dex_table *table, unsigned parity)
 {
     bool none = true;
