@@ -34,8 +34,8 @@ struct dex_switches {
 };
 
 struct dex_stats {
-    _Atomic uint64_t hits, misses, rereads, splits, merges, repairs, write_backs, evictions,
-        forwarded, served, offloaded, takeovers, given, waits;
+    _Atomic uint64_t misses, rereads, splits, merges, repairs, write_backs, evictions, forwarded,
+        served, offloaded, takeovers, given, waits;
 };
 
 /* How long calls and READs of a memory node took lately. */
@@ -138,6 +138,9 @@ void dex_scratch_give(struct dex *self, struct dex_scratch *scratch);
 PANDO_MUST_CHECK enum pando_status
 dex_handle_create(struct dex_table *table, struct pool_session *session, struct dex **out);
 void dex_handle_destroy(struct dex *self);
+
+/* What all handles have done. */
+uint64_t dex_operations(struct dex_table *table);
 
 /* Bounded loops that begin again: sleeps a little, and counts. */
 struct dex_retry {

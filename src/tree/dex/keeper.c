@@ -43,13 +43,8 @@ static bool find_orphan_co(struct dex *self, uint8_t key[PAGE_KEY_ROOM], size_t 
 /* What all threads have done since the last time. */
 static void measure(struct dex_table *table, uint64_t *before)
 {
-    uint64_t now = 0;
-    rt_latch_lock(&table->handles_latch);
-    list_for_each (link, &table->handles)
-        now += atomic_load_explicit(&container_of(link, struct dex, link)->operations,
-                                    memory_order_relaxed);
-    rt_latch_unlock(&table->handles_latch);
-    atomic_store(&table->load, now > *before ? now - *before : 0);
+    uint64_t now = dex_operations(table);
+    atomic_store(&table->load, now - *before);
     *before = now;
 }
 

@@ -204,6 +204,7 @@ void dex_handle_destroy(struct dex *self)
     struct dex_table *table = self->table;
     rt_latch_lock(&table->handles_latch);
     list_remove(&self->link);
+    table->operations_before += atomic_load(&self->operations);
     rt_latch_unlock(&table->handles_latch);
     rt_latch_lock(&table->free_latch);
     while (self->free_count > 0) {
@@ -399,13 +400,26 @@ static void close_co(struct engine_table *base, struct pool_session *session)
     table_free(table);
 }
 
+uint64_t dex_operations(struct dex_table *table)
+{
+    rt_latch_lock(&table->handles_latch);
+    uint64_t sum = table->operations_before;
+    list_for_each (link, &table->handles)
+        sum += atomic_load_explicit(&container_of(link, struct dex, link)->operations,
+                                    memory_order_relaxed);
+    rt_latch_unlock(&table->handles_latch);
+    return sum;
+}
+
 static void stats(const struct engine_table *base, struct engine_stats *out)
 {
     struct dex_table *table = container_of((struct engine_table *)base, struct dex_table, base);
     uint32_t used = atomic_load(&table->fresh) - table->free_count;
+    uint64_t operations = dex_operations(table);
+    uint64_t misses = atomic_load(&table->stats.misses);
     *out = (struct engine_stats){
-        .cache_hits = atomic_load(&table->stats.hits),
-        .cache_misses = atomic_load(&table->stats.misses),
+        .cache_hits = operations > misses ? operations - misses : 0, /* what needed nothing else */
+        .cache_misses = misses,
         .cache_bytes = (uint64_t)used * table->layout.page_bytes,
         .cache_entries = used,
         .rereads = atomic_load(&table->stats.rereads),
