@@ -71,11 +71,12 @@ struct dex_table {
     _Atomic(struct map *) map;
     _Atomic uint32_t generation;
     struct rt_latch handles_latch;
-    struct list handles;       /* struct dex */
-    struct dex_log *log;       /* of this process; made with the first ownership */
-    atomic_bool changing;      /* one change of ownership at a time */
-    atomic_bool checkpointing; /* one at a time, too */
-    atomic_bool doubt;         /* an owner could not be reached: the map may be old */
+    struct list handles;        /* struct dex */
+    uint64_t operations_before; /* of handles that are gone */
+    struct dex_log *log;        /* of this process; made with the first ownership */
+    atomic_bool changing;       /* one change of ownership at a time */
+    atomic_bool checkpointing;  /* one at a time, too */
+    atomic_bool doubt;          /* an owner could not be reached: the map may be old */
 
     _Atomic uint64_t load; /* operations in the last lease, as the keeper counted */
 
