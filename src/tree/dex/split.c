@@ -86,7 +86,7 @@ static enum pando_status insert_separator_co(struct dex *self, uint32_t index,
         return status;
     if (page_level(scratch->sibling) + 1 != page_level(bytes) || page_dead(scratch->sibling) ||
         page_sibling(scratch->sibling) == 0 || !page_high(scratch->sibling, scratch->key, &high) ||
-        slice_compare(high, target->key) > 0)
+        slice_compare(high, target->key) >= (target->before ? 0 : 1))
         return PANDO_NOT_FOUND;
     fabric_address right = page_sibling(scratch->sibling);
     struct page_pair pair = {.key = high, .value = slice_of(&right, sizeof(right))};
