@@ -36,9 +36,9 @@ static const struct config_option options[] = {
     CMD_POOL_OPTIONS(struct settings),
     {.name = "engine",
      .metavar = "NAME",
-     .help = "The engine: sherman, or fg+, which is sherman without its techniques (the baseline "
-             "of its paper).",
-     .default_text = "sherman",
+     .help = "The engine: dex, sherman, or fg+, which is sherman without its techniques (the "
+             "baseline of its paper).",
+     .default_text = store_default_engine,
      CONFIG_TEXT_INTO(struct settings, engine)},
     {.name = "without",
      .metavar = "LIST",

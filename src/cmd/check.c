@@ -25,7 +25,7 @@ static const struct config_option options[] = {
     {.name = "engine",
      .metavar = "NAME",
      .help = "The engine to check.",
-     .default_text = "sherman",
+     .default_text = store_default_engine,
      CONFIG_TEXT_INTO(struct settings, engine)},
     {.name = "seeds",
      .metavar = "A..B",

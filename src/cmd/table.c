@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cmd/with_store.h"
+#include "store/engines.h"
 
 enum { ERROR_BYTES = 512, DAMAGE_BYTES = 8192 };
 
@@ -117,8 +118,8 @@ static const struct config_option create_options[] = {
     CMD_POOL_OPTIONS(struct create_settings),
     {.name = "engine",
      .metavar = "NAME",
-     .help = "What keeps the table.",
-     .default_text = "sherman",
+     .help = "What keeps the table: dex or sherman.",
+     .default_text = store_default_engine,
      CONFIG_TEXT_INTO(struct create_settings, engine)},
     {.name = "key-max",
      .metavar = "SIZE",

@@ -49,6 +49,17 @@ void engine_close_co(struct engine_table *table, struct pool_session *session)
     table->ops->close_co(table, session);
 }
 
+void engine_keep_co(struct engine_table *table, struct pool_session *session)
+{
+    if (table->ops->keep_co != NULL)
+        table->ops->keep_co(table, session);
+}
+
+enum pando_status engine_retire_co(struct engine_table *table, struct pool_session *session)
+{
+    return table->ops->retire_co == NULL ? PANDO_OK : table->ops->retire_co(table, session);
+}
+
 enum pando_status engine_drop_co(struct engine_table *table, struct pool_session *session)
 {
     return table->ops->drop_co(table, session);

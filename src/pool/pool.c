@@ -241,6 +241,11 @@ const struct pool_superblock *pool_superblock(const struct pool *pool, uint16_t 
     return &pool->supers[node];
 }
 
+uint64_t pool_departures(const struct pool *pool)
+{
+    return atomic_load_explicit(&pool->departures, memory_order_acquire);
+}
+
 uint64_t pool_recoveries(const struct pool *pool)
 {
     return atomic_load_explicit(&pool->recoveries, memory_order_relaxed);

@@ -21,7 +21,7 @@ struct pool {
     _Atomic uint64_t lease_until_ns;
     atomic_bool fenced;
     atomic_uint acquisitions;
-    _Atomic uint64_t recoveries;
+    _Atomic uint64_t recoveries, departures;
 
     /* On the loop that joined. */
     struct pool_session *own; /* the member tasks' session */

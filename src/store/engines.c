@@ -5,7 +5,9 @@
 #include "tree/dex/dex.h"
 #include "tree/sherman/sherman.h"
 
-static const struct engine_ops *const engines[] = {&sherman_engine, &dex_engine};
+const char store_default_engine[] = "dex";
+
+static const struct engine_ops *const engines[] = {&dex_engine, &sherman_engine};
 enum { ENGINES = sizeof(engines) / sizeof(engines[0]) };
 
 const struct engine_ops *store_engine(const char *name)
@@ -19,5 +21,5 @@ const struct engine_ops *store_engine(const char *name)
 
 const char *store_engine_names(void)
 {
-    return "sherman, dex";
+    return "dex, sherman";
 }

@@ -71,7 +71,10 @@ struct dex_table {
     struct dex *keeper;
     atomic_bool closing, keeper_done;
     bool keeper_started;
-    bool dropped;
+    bool retired;              /* nothing of it in the pool is ours to touch */
+    bool looked;               /* for orphans, at least once */
+    uint64_t departures_known; /* of the pool, when there were none */
+    unsigned passes;
     struct rt_waitq wake;
 };
 
@@ -386,5 +389,6 @@ enum pando_status dex_spread_co(struct engine *engine);
 /* The background task: keeper.c. */
 PANDO_MUST_CHECK enum pando_status dex_keeper_start(struct dex_table *table);
 void dex_keeper_stop_co(struct dex_table *table);
+void dex_keep_co(struct engine_table *base, struct pool_session *session);
 
 #endif
