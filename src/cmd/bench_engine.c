@@ -437,7 +437,7 @@ static int prepare(struct bench *bench)
 
 int cmd_bench(int argc, char **argv)
 {
-    struct settings settings;
+    struct settings settings = {0};
     struct config config;
     struct bench bench = {.settings = &settings};
     int result;

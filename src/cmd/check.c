@@ -386,7 +386,7 @@ static int run_check(struct check *check)
 int cmd_check(int argc, char **argv)
 {
     struct check check = {0};
-    struct settings settings;
+    struct settings settings = {0};
     struct config config;
     int result;
 
