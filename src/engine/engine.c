@@ -270,9 +270,11 @@ enum pando_status engine_move_co(struct engine *engine, struct slice key, uint64
     return engine->ops->move_co(engine, key, choice);
 }
 
-enum pando_status engine_spread_co(struct engine *engine)
+enum pando_status engine_spread_co(struct engine *engine, bool others, unsigned *processes)
 {
-    return engine->ops->spread_co == NULL ? PANDO_OK : engine->ops->spread_co(engine);
+    *processes = 0;
+    return engine->ops->spread_co == NULL ? PANDO_OK
+                                          : engine->ops->spread_co(engine, others, processes);
 }
 
 /* ---- batches --------------------------------------------------------------------------------- */

@@ -159,8 +159,10 @@ PANDO_MUST_CHECK enum pando_status engine_bulk_load_co(struct engine *engine, en
 PANDO_MUST_CHECK enum pando_status engine_move_co(struct engine *engine, struct slice key,
                                                   uint64_t choice);
 
-/* Spreads all keys over the processes that have the table open, about evenly. */
-PANDO_MUST_CHECK enum pando_status engine_spread_co(struct engine *engine);
+/* Spreads all keys over the processes that have the table open, about evenly; with `others` over the
+ * others only. Tells how many there are: 0 means that nothing was done. */
+PANDO_MUST_CHECK enum pando_status engine_spread_co(struct engine *engine, bool others,
+                                                    unsigned *processes);
 
 /* ---- statistics and checking ----------------------------------------------------------------- */
 
@@ -226,7 +228,7 @@ struct engine_ops {
     /* May be NULL. Of a batch: does what it can do at once, and leaves the others' status AGAIN. */
     void (*batch_co)(struct engine *engine, struct engine_batch_op *ops, size_t count);
     enum pando_status (*move_co)(struct engine *engine, struct slice key, uint64_t choice);
-    enum pando_status (*spread_co)(struct engine *engine);
+    enum pando_status (*spread_co)(struct engine *engine, bool others, unsigned *processes);
     void (*keep_co)(struct engine_table *table, struct pool_session *session);
     enum pando_status (*retire_co)(struct engine_table *table, struct pool_session *session);
 };

@@ -34,7 +34,7 @@ struct dex_switches {
 };
 
 struct dex_stats {
-    _Atomic uint64_t hits, misses, rereads, splits, merges, repairs, write_backs, evictions,
+    _Atomic uint64_t searches, misses, rereads, splits, merges, repairs, write_backs, evictions,
         forwarded, served, offloaded, takeovers, given, waits;
 };
 
@@ -102,6 +102,7 @@ struct dex {
     uint32_t free_frames[FREE_FRAMES_MAX];
     uint32_t free_count;
     _Atomic uint32_t active[2]; /* operations under way, by the parity of their generation */
+    _Atomic uint64_t searches;  /* only its own thread counts */
     struct prng prng;
 };
 
@@ -113,6 +114,13 @@ static inline struct dex *dex_of(struct engine *engine)
 static inline void dex_count(_Atomic uint64_t *counter)
 {
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+/* Searches in the cache, whether it has all or not. */
+static inline void dex_count_searches(struct dex *self, uint64_t count)
+{
+    uint64_t before = atomic_load_explicit(&self->searches, memory_order_relaxed);
+    atomic_store_explicit(&self->searches, before + count, memory_order_relaxed);
 }
 
 static inline uint64_t dex_self(const struct dex_table *table)
@@ -384,7 +392,7 @@ enum pando_status dex_verify_co(struct engine *engine, struct engine_census *out
 enum pando_status dex_drop_co(struct engine_table *table, struct pool_session *session);
 void dex_batch_co(struct engine *engine, struct engine_batch_op *ops, size_t count);
 enum pando_status dex_move_co(struct engine *engine, struct slice key, uint64_t choice);
-enum pando_status dex_spread_co(struct engine *engine);
+enum pando_status dex_spread_co(struct engine *engine, bool others, unsigned *processes);
 
 /* The background task: keeper.c. */
 PANDO_MUST_CHECK enum pando_status dex_keeper_start(struct dex_table *table);

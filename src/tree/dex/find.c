@@ -267,6 +267,7 @@ enum pando_status dex_find_co(struct dex *self, const struct dex_target *target,
 {
     struct frame_pause pause = {0};
 
+    dex_count_searches(self, 1);
     for (int restarts = 0; restarts < RESTARTS_MAX; restarts++) {
         enum pando_status status = descend_co(self, target, spot);
         if (status != PANDO_AGAIN)

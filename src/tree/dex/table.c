@@ -39,10 +39,13 @@ enum { SWITCHES = sizeof(switches) / sizeof(switches[0]) };
 
 /* ---- creating -------------------------------------------------------------------------------- */
 
-/* Every value in a leaf has to fit into a record of the log. */
+/* Every value in a leaf has to fit into a record of the log, and a page has room for four pairs: longer
+ * ones are blobs, whatever the shape says. */
 static uint32_t inline_max(const struct engine_shape *shape)
 {
-    return shape->value_inline < DEX_LOG_VALUE_MAX ? shape->value_inline : DEX_LOG_VALUE_MAX;
+    uint32_t most = page_value_most(shape->node_bytes, shape->key_max);
+    most = most < DEX_LOG_VALUE_MAX ? most : DEX_LOG_VALUE_MAX;
+    return shape->value_inline < most ? shape->value_inline : most;
 }
 
 static enum pando_status layout_of(const struct pool *pool, const struct engine_shape *shape,
@@ -53,7 +56,7 @@ static enum pando_status layout_of(const struct pool *pool, const struct engine_
         .table = table,
         .page_bytes = shape->node_bytes,
         .key_size = shape->key_size,
-        .value_size = shape->value_size <= DEX_LOG_VALUE_MAX ? shape->value_size : 0,
+        .value_size = shape->value_size <= inline_max(shape) ? shape->value_size : 0,
         .key_max = shape->key_max,
         .value_max = inline_max(shape),
     };
@@ -204,6 +207,7 @@ void dex_handle_destroy(struct dex *self)
     struct dex_table *table = self->table;
     rt_latch_lock(&table->handles_latch);
     list_remove(&self->link);
+    atomic_fetch_add(&table->stats.searches, atomic_load(&self->searches));
     rt_latch_unlock(&table->handles_latch);
     rt_latch_lock(&table->free_latch);
     while (self->free_count > 0) {
@@ -419,13 +423,24 @@ static void close_co(struct engine_table *base, struct pool_session *session)
     table_free(table);
 }
 
+static uint64_t searches(struct dex_table *table)
+{
+    rt_latch_lock(&table->handles_latch);
+    uint64_t sum = atomic_load(&table->stats.searches);
+    list_for_each (link, &table->handles)
+        sum += atomic_load(&container_of(link, struct dex, link)->searches);
+    rt_latch_unlock(&table->handles_latch);
+    return sum;
+}
+
 static void stats(const struct engine_table *base, struct engine_stats *out)
 {
     struct dex_table *table = container_of((struct engine_table *)base, struct dex_table, base);
     uint32_t used = atomic_load(&table->fresh) - table->free_count;
+    uint64_t all = searches(table), misses = atomic_load(&table->stats.misses);
     *out = (struct engine_stats){
-        .cache_hits = atomic_load(&table->stats.hits),
-        .cache_misses = atomic_load(&table->stats.misses),
+        .cache_hits = all > misses ? all - misses : 0, /* a search may miss several pages */
+        .cache_misses = misses,
         .cache_bytes = (uint64_t)used * table->layout.page_bytes,
         .cache_entries = used,
         .rereads = atomic_load(&table->stats.rereads),
