@@ -134,6 +134,23 @@ static uint32_t coolest(struct dex *self, uint32_t index)
     return FRAME_NONE;
 }
 
+/* A page that another has taken from its parent (dex_replace_co) may have hot children: they cool, too, in no
+ * queue. False: somebody is at one. Its latch is held. */
+static bool cool_children(struct dex *self, uint32_t index)
+{
+    struct dex_table *table = self->table;
+    for (;;) {
+        uint32_t child = cached_child(self, index);
+        if (child == FRAME_NONE)
+            return true;
+        struct frame *frame = frame_at(&table->frames, child);
+        if (!frame_try(frame))
+            return false;
+        dex_unswizzle(table, index, child);
+        frame_give(frame, true);
+    }
+}
+
 /* What a queue has pushed out goes, unless somebody is at it. */
 void dex_let_go(struct dex *self, uint32_t index)
 {
@@ -143,7 +160,8 @@ void dex_let_go(struct dex *self, uint32_t index)
     frame = frame_at(&self->table->frames, index);
     if (!frame_try(frame))
         return;
-    if (atomic_load_explicit(&frame->state, memory_order_relaxed) == FRAME_COOLING && !frame->dirty)
+    if (atomic_load_explicit(&frame->state, memory_order_relaxed) == FRAME_COOLING &&
+        !frame->dirty && cool_children(self, index))
         dex_evict(self, index);
     else
         frame_give(frame, false);
@@ -168,7 +186,7 @@ static void collect_stray_co(struct dex *self, uint32_t index)
         dex_let_go(self, out);
         return;
     }
-    if (frame->dirty && dex_write_back_co(self, index) != PANDO_OK)
+    if ((frame->dirty && dex_write_back_co(self, index) != PANDO_OK) || !cool_children(self, index))
         frame_give(frame, false);
     else
         dex_evict(self, index);
@@ -196,7 +214,8 @@ static void cool_co(struct dex *self, uint32_t sample)
     dex_unswizzle(table, frame->parent, index);
     frame_give(parent, false);
     fabric_address address = frame->address;
-    frame_give(frame, false);
+    /* Whoever is on the way through it begins again: a page that cools gets no hot children. */
+    frame_give(frame, true);
     dex_let_go(self, cooling_add(&table->cooling, address, index));
 }
 
@@ -281,7 +300,7 @@ void dex_replace_co(struct dex *self, uint32_t index, const uint8_t *bytes)
         atomic_store_explicit(&child->state, FRAME_COOLING, memory_order_relaxed);
         fabric_address address = child->address;
         bool clean = !child->dirty;
-        frame_give(child, false);
+        frame_give(child, true);
         if (clean)
             dex_let_go(self, cooling_add(&table->cooling, address, children[i]));
     }
