@@ -14,10 +14,11 @@ DIR=$(mktemp -d)
 STARTED=()
 
 stop() {
-    for pid in "${STARTED[@]}"; do
-        kill "$pid" 2>/dev/null || true
+    # The memory node was first and goes last: servers have something to write when they end.
+    for ((i = ${#STARTED[@]} - 1; i >= 0; i--)); do
+        kill "${STARTED[i]}" 2>/dev/null || true
+        wait "${STARTED[i]}" || true
     done
-    wait
     rm -rf "$DIR"
 }
 trap stop EXIT

@@ -281,7 +281,7 @@ static int run(const struct settings *settings, const struct compare_plan *plan)
 
 int main(int argc, char **argv)
 {
-    struct settings settings;
+    struct settings settings = {0};
     struct config config;
     struct compare_plan plan;
     int result;

@@ -43,10 +43,10 @@ static const struct config_option options[] = {
     CMD_POOL_OPTIONS(struct settings),
     {.name = "engine",
      .metavar = "NAME",
-     .help = "The engine: sherman, dex, or a baseline of their papers: fg+ is sherman without its "
+     .help = "The engine: dex, sherman, or a baseline of their papers: fg+ is sherman without its "
              "techniques, p-sherman is sherman whose compute nodes write only keys of their own "
              "and take no remote locks of leaves.",
-     .default_text = "sherman",
+     .default_text = store_default_engine,
      CONFIG_TEXT_INTO(struct settings, engine)},
     {.name = "without",
      .metavar = "LIST",
@@ -499,7 +499,7 @@ static int prepare(struct bench *bench)
 
 int cmd_bench(int argc, char **argv)
 {
-    struct settings settings;
+    struct settings settings = {0};
     struct config config;
     struct bench bench = {.settings = &settings};
     int result;

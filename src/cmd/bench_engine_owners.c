@@ -59,7 +59,8 @@ void bench_spread_co(struct bench_thread *thread)
         !bench_join_meet_co(run, thread->session, BENCH_OPENED))
         return;
     if (run->process == 0) {
-        enum pando_status status = engine_spread_co(thread->engine);
+        unsigned processes;
+        enum pando_status status = engine_spread_co(thread->engine, false, &processes);
         if (status != PANDO_OK)
             bench_fail(run, "spreading the keys over the compute nodes: %s",
                        pando_status_text(status));

@@ -25,7 +25,7 @@ static const struct config_option options[] = {
     {.name = "engine",
      .metavar = "NAME",
      .help = "The engine to check.",
-     .default_text = "sherman",
+     .default_text = store_default_engine,
      CONFIG_TEXT_INTO(struct settings, engine)},
     {.name = "seeds",
      .metavar = "A..B",
@@ -386,7 +386,7 @@ static int run_check(struct check *check)
 int cmd_check(int argc, char **argv)
 {
     struct check check = {0};
-    struct settings settings;
+    struct settings settings = {0};
     struct config config;
     int result;
 

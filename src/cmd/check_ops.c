@@ -447,9 +447,10 @@ static void batch_co(struct check_actor *actor)
 /* Whatever it says, nothing that clients see may change. */
 static void move_co(struct check_actor *actor, unsigned key)
 {
+    unsigned processes;
     enum pando_status status =
         rt_random() % 8 == 0
-            ? engine_spread_co(actor->engine)
+            ? engine_spread_co(actor->engine, false, &processes)
             : engine_move_co(actor->engine, key_of(actor->cluster, key), rt_random());
     check_trace(actor->cluster, "keys from %u on get another owner: %s", key,
                 pando_status_text(status));

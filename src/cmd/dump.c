@@ -339,7 +339,7 @@ static int dump_co(void *context, struct store_thread *thread)
 
 int cmd_dump(int argc, char **argv)
 {
-    struct settings settings;
+    struct settings settings = {0};
     struct config config;
     struct dump *dump = calloc(1, sizeof(*dump));
     int result = EXIT_FAILED;

@@ -412,7 +412,7 @@ static int bench_main(struct bench *bench)
 
 int cmd_fabric_bench(int argc, char **argv)
 {
-    struct settings settings;
+    struct settings settings = {0};
     struct config config;
     struct bench bench = {.settings = &settings};
     int result;

@@ -291,7 +291,7 @@ static int load_co(void *context, struct store_thread *thread)
 
 int cmd_load_file(int argc, char **argv)
 {
-    struct settings settings;
+    struct settings settings = {0};
     struct config config;
     struct load *load = calloc(1, sizeof(*load));
     int result = EXIT_FAILED;

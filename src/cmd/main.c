@@ -24,6 +24,7 @@ static const struct cmd commands[] = {
     {"table list", "list the tables of a pool", cmd_table_list},
     {"table create", "create a table", cmd_table_create},
     {"table drop", "remove a table", cmd_table_drop},
+    {"table spread", "share a table's keys out to the servers that have it open", cmd_table_spread},
     {"table verify", "check tables, also while they are used", cmd_table_verify},
     {"dump", "write a table to a file", cmd_dump},
     {"load", "load such a file into a table", cmd_load_file},

@@ -338,7 +338,7 @@ static int serve(struct node *node)
 
 int cmd_memory(int argc, char **argv)
 {
-    struct settings settings;
+    struct settings settings = {0};
     struct config config;
     struct node node = {.settings = &settings};
     int result;

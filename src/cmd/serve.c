@@ -252,7 +252,7 @@ static void block_signals(void)
 
 int cmd_serve(int argc, char **argv)
 {
-    struct settings settings;
+    struct settings settings = {0};
     struct config config;
     int result;
 

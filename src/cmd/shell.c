@@ -405,7 +405,7 @@ static const struct config_command shell_command = {
 
 int cmd_shell(int argc, char **argv)
 {
-    struct settings settings;
+    struct settings settings = {0};
     struct config config;
     int result;
 

@@ -212,7 +212,7 @@ static int status_of(struct env *env, const struct settings *settings)
 
 int cmd_status(int argc, char **argv)
 {
-    struct settings settings;
+    struct settings settings = {0};
     struct config config;
     int result;
 

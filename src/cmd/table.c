@@ -1,5 +1,6 @@
 /*
- * table.c - the tables of a pool: what there is, making one, removing one, checking them.
+ * table.c - the tables of a pool: what there is, making one, removing one, sharing its keys out, checking
+ * them.
  */
 #include "cmd/table.h"
 
@@ -8,6 +9,7 @@
 #include <string.h>
 
 #include "cmd/with_store.h"
+#include "store/engines.h"
 
 enum { ERROR_BYTES = 512, DAMAGE_BYTES = 8192 };
 
@@ -95,7 +97,7 @@ static int list_co(void *context, struct store_thread *thread)
 
 int cmd_table_list(int argc, char **argv)
 {
-    struct list_settings settings;
+    struct list_settings settings = {0};
     struct config config;
     int result;
     if (cmd_load(&config, &list_command, argc, argv, &settings, &result))
@@ -117,8 +119,8 @@ static const struct config_option create_options[] = {
     CMD_POOL_OPTIONS(struct create_settings),
     {.name = "engine",
      .metavar = "NAME",
-     .help = "What keeps the table.",
-     .default_text = "sherman",
+     .help = "What keeps the table: dex or sherman.",
+     .default_text = store_default_engine,
      CONFIG_TEXT_INTO(struct create_settings, engine)},
     {.name = "key-max",
      .metavar = "SIZE",
@@ -192,7 +194,7 @@ static int create_co(void *context, struct store_thread *thread)
 
 int cmd_table_create(int argc, char **argv)
 {
-    struct create_settings settings;
+    struct create_settings settings = {0};
     struct config config;
     int result;
     if (cmd_load(&config, &create_command, argc, argv, &settings, &result)) {
@@ -244,12 +246,82 @@ static int drop_co(void *context, struct store_thread *thread)
 
 int cmd_table_drop(int argc, char **argv)
 {
-    struct drop_settings settings;
+    struct drop_settings settings = {0};
     struct config config;
     int result;
     if (cmd_load(&config, &drop_command, argc, argv, &settings, &result)) {
         settings.name = config.positionals[0];
         result = cmd_with_store("table drop", &settings.pool, drop_co, &settings);
+    }
+    config_fini(&config);
+    return result;
+}
+
+/* ---- spread ---------------------------------------------------------------------------------- */
+
+struct spread_settings {
+    struct cmd_pool pool;
+    const char *name;
+};
+
+static const struct config_option spread_options[] = {
+    CMD_POOL_OPTIONS(struct spread_settings),
+};
+
+static const struct config_command spread_command = {
+    .name = "table spread",
+    .summary =
+        "Shares the keys of a table out to the servers (and other processes) that have it open, "
+        "about evenly, while they go on. A process works on its own keys in its own memory and "
+        "asks the others for theirs. Tables of the engine dex only: of others every process works "
+        "on every key.",
+    .positionals = "NAME",
+    .example = "pando table spread users --pool shm:demo",
+    .options = spread_options,
+    .option_count = sizeof(spread_options) / sizeof(spread_options[0]),
+    .positionals_min = 1,
+    .positionals_max = 1,
+};
+
+static int spread_co(void *context, struct store_thread *thread)
+{
+    const struct spread_settings *settings = context;
+    char error[ERROR_BYTES] = "";
+    struct store_table *table;
+    unsigned processes = 0;
+    enum pando_status status =
+        store_table_open_co(thread, settings->name, &table, error, sizeof(error));
+    if (status != PANDO_OK) {
+        cmd_error("table spread", "%s%s", error,
+                  status == PANDO_NOT_FOUND ? "; `pando table list` shows what there is" : "");
+        return EXIT_FAILED;
+    }
+    status = store_spread_co(table, &processes);
+    store_table_close(table);
+    if (status != PANDO_OK) {
+        cmd_error("table spread",
+                  "cannot spread the table '%.64s': %s; what was not moved stays "
+                  "where it was, try again",
+                  settings->name, pando_status_text(status));
+        return EXIT_FAILED;
+    }
+    if (processes == 0)
+        printf("%s: nothing to do: its engine does not share keys out, or nobody has it open\n",
+               settings->name);
+    else
+        printf("%s: spread over %u process%s\n", settings->name, processes,
+               processes == 1 ? "" : "es");
+    return EXIT_OK;
+}
+
+int cmd_table_spread(int argc, char **argv)
+{
+    struct spread_settings settings = {0};
+    struct config config;
+    int result;
+    if (cmd_load(&config, &spread_command, argc, argv, &settings, &result)) {
+        settings.name = config.positionals[0];
+        result = cmd_with_store("table spread", &settings.pool, spread_co, &settings);
     }
     config_fini(&config);
     return result;
@@ -339,7 +411,7 @@ static int verify_co(void *context, struct store_thread *thread)
 
 int cmd_table_verify(int argc, char **argv)
 {
-    struct verify_settings settings;
+    struct verify_settings settings = {0};
     struct config config;
     int result;
     if (cmd_load(&config, &verify_command, argc, argv, &settings, &result)) {

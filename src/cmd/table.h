@@ -1,5 +1,5 @@
 /*
- * table.h - `pando table list|create|drop|verify`.
+ * table.h - `pando table list|create|drop|spread|verify`.
  */
 #ifndef CMD_TABLE_H
 #define CMD_TABLE_H
@@ -7,6 +7,7 @@
 int cmd_table_list(int argc, char **argv);
 int cmd_table_create(int argc, char **argv);
 int cmd_table_drop(int argc, char **argv);
+int cmd_table_spread(int argc, char **argv);
 int cmd_table_verify(int argc, char **argv);
 
 #endif

@@ -270,7 +270,7 @@ static int run_top(struct top *top)
 
 int cmd_top(int argc, char **argv)
 {
-    struct settings settings;
+    struct settings settings = {0};
     struct config config;
     struct top *top = calloc(1, sizeof(*top));
     int result = EXIT_FAILED;

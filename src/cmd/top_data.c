@@ -25,6 +25,9 @@ static const struct {
     {"pando_index_rereads_total", offsetof(struct top_snapshot, rereads)},
     {"pando_index_splits_total", offsetof(struct top_snapshot, splits)},
     {"pando_index_merges_total", offsetof(struct top_snapshot, merges)},
+    {"pando_index_forwarded_total", offsetof(struct top_snapshot, forwarded)},
+    {"pando_index_moves_total", offsetof(struct top_snapshot, moves)},
+    {"pando_index_offloaded_total", offsetof(struct top_snapshot, offloaded)},
 };
 
 static bool add_sum(struct top_snapshot *snapshot, const struct metrics_sample *sample)

@@ -44,6 +44,7 @@ struct top_snapshot {
 
     double reads, writes, atomics, calls, round_trips, bytes_in, bytes_out;
     double cache_hits, cache_misses, cache_bytes, rereads, splits, merges;
+    double forwarded, moves, offloaded;
 
     struct top_node nodes[TOP_NODES_MAX];
     unsigned node_count;

@@ -157,6 +157,9 @@ static void put_fabric(struct page *page, const struct change *change)
         format_size(size, sizeof(size), (uint64_t)b->cache_bytes),
         per_second(change, a->rereads, b->rereads), per_second(change, a->splits, b->splits),
         per_second(change, a->merges, b->merges));
+    put(page, "", "            %.0f forwarded/s, %.0f offloaded/s; keys moved %.0f times",
+        per_second(change, a->forwarded, b->forwarded),
+        per_second(change, a->offloaded, b->offloaded), b->moves);
 }
 
 static void put_nodes(struct page *page, const struct top_snapshot *now, unsigned most)

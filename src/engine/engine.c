@@ -49,6 +49,17 @@ void engine_close_co(struct engine_table *table, struct pool_session *session)
     table->ops->close_co(table, session);
 }
 
+void engine_keep_co(struct engine_table *table, struct pool_session *session)
+{
+    if (table->ops->keep_co != NULL)
+        table->ops->keep_co(table, session);
+}
+
+enum pando_status engine_retire_co(struct engine_table *table, struct pool_session *session)
+{
+    return table->ops->retire_co == NULL ? PANDO_OK : table->ops->retire_co(table, session);
+}
+
 enum pando_status engine_drop_co(struct engine_table *table, struct pool_session *session)
 {
     return table->ops->drop_co(table, session);
@@ -259,9 +270,11 @@ enum pando_status engine_move_co(struct engine *engine, struct slice key, uint64
     return engine->ops->move_co(engine, key, choice);
 }
 
-enum pando_status engine_spread_co(struct engine *engine)
+enum pando_status engine_spread_co(struct engine *engine, bool others, unsigned *processes)
 {
-    return engine->ops->spread_co == NULL ? PANDO_OK : engine->ops->spread_co(engine);
+    *processes = 0;
+    return engine->ops->spread_co == NULL ? PANDO_OK
+                                          : engine->ops->spread_co(engine, others, processes);
 }
 
 bool engine_has_owners(const struct engine_ops *ops)

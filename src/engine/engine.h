@@ -48,6 +48,9 @@ struct engine_shape {
 struct engine_config {
     const char *without;  /* comma-separated techniques to switch off; NULL for none */
     uint64_t cache_bytes; /* 0: the engine's default */
+    bool
+        kept; /* the caller calls engine_keep_co; otherwise a task of the engine's does, on the loop
+                * that opens the table, in the session that does: both are there until it is closed */
 };
 
 /* ---- tables ---------------------------------------------------------------------------------- */
@@ -65,6 +68,16 @@ PANDO_MUST_CHECK enum pando_status engine_open_co(const struct engine_ops *ops,
                                                   size_t error_bytes);
 /* Every thread has detached. */
 void engine_close_co(struct engine_table *table, struct pool_session *session);
+
+/* What a process that has a table open owes to the others: to be called a few times per lease. Mostly
+ * does nothing, at no cost. Not beside itself or the next two, nor engine_close_co. */
+void engine_keep_co(struct engine_table *table, struct pool_session *session);
+
+/* For a table that somebody drops: writes what this process has of it to the pool, and touches nothing
+ * there ever after, also when it is closed. No operation of ours is under way, and none will begin. Any
+ * other status than OK: to be called again. */
+PANDO_MUST_CHECK enum pando_status engine_retire_co(struct engine_table *table,
+                                                    struct pool_session *session);
 
 /* Frees all that the table holds and its name. Nobody uses it. */
 PANDO_MUST_CHECK enum pando_status engine_drop_co(struct engine_table *table,
@@ -146,8 +159,10 @@ PANDO_MUST_CHECK enum pando_status engine_bulk_load_co(struct engine *engine, en
 PANDO_MUST_CHECK enum pando_status engine_move_co(struct engine *engine, struct slice key,
                                                   uint64_t choice);
 
-/* Spreads all keys over the processes that have the table open, about evenly. */
-PANDO_MUST_CHECK enum pando_status engine_spread_co(struct engine *engine);
+/* Spreads all keys over the processes that have the table open, about evenly; with `others` over the
+ * others only. Tells how many there are: 0 means that nothing was done. */
+PANDO_MUST_CHECK enum pando_status engine_spread_co(struct engine *engine, bool others,
+                                                    unsigned *processes);
 
 /* Whether keys have owners at all. */
 bool engine_has_owners(const struct engine_ops *ops);
@@ -220,8 +235,10 @@ struct engine_ops {
     /* May be NULL. Of a batch: does what it can do at once, and leaves the others' status AGAIN. */
     void (*batch_co)(struct engine *engine, struct engine_batch_op *ops, size_t count);
     enum pando_status (*move_co)(struct engine *engine, struct slice key, uint64_t choice);
-    enum pando_status (*spread_co)(struct engine *engine);
+    enum pando_status (*spread_co)(struct engine *engine, bool others, unsigned *processes);
     bool (*owns)(struct engine *engine, struct slice key);
+    void (*keep_co)(struct engine_table *table, struct pool_session *session);
+    enum pando_status (*retire_co)(struct engine_table *table, struct pool_session *session);
 };
 
 /* A technique that can be switched off: a bool at that offset of the engine's own struct. Names that

@@ -12,6 +12,8 @@
 enum {
     CLASSES_MAX = 32,
     READY_MAX = 2048, /* blocks at hand per class and node; more go back to the node */
+    READY_LEAST = 64, /* so many may be however large they are */
+    READY_BYTES = 2 * 1024 * 1024,
     RETURN_BLOCKS = 1024,
     REFILL_BLOCKS = 256,
     DEFERRED_MAX = 1 << 18, /* blocks waiting for the end of their grace period */
@@ -106,6 +108,13 @@ static bool ready_push(struct shelf *shelf, struct pool_block block)
     return true;
 }
 
+/* Who frees is not always who allocates: what one has no use for is another's. */
+static uint32_t ready_max(const struct shelf *shelf)
+{
+    uint32_t most = READY_BYTES / shelf->block_bytes;
+    return most > READY_MAX ? READY_MAX : most < READY_LEAST ? READY_LEAST : most;
+}
+
 /* ---- freed blocks ---------------------------------------------------------------------------- */
 
 static enum pando_status return_blocks_co(struct pool_session *session, struct shelf *shelf,
@@ -115,7 +124,7 @@ static enum pando_status return_blocks_co(struct pool_session *session, struct s
         malloc(sizeof(struct pool_return_request) + RETURN_BLOCKS * sizeof(struct pool_block));
     if (body == NULL)
         return PANDO_NO_MEMORY;
-    uint32_t count = shelf->ready_count < RETURN_BLOCKS ? shelf->ready_count : RETURN_BLOCKS;
+    uint32_t half = shelf->ready_count / 2, count = half < RETURN_BLOCKS ? half : RETURN_BLOCKS;
     struct pool_return_request request = {.block_bytes = shelf->block_bytes, .blocks = count};
     /* Off the shelf before the call: another task must not take them meanwhile. If it fails they
      * are swept with this member one day. */
@@ -147,7 +156,7 @@ static enum pando_status ripen_co(struct pool_session *session)
             return PANDO_NO_MEMORY;
         allocator->deferred_head = (allocator->deferred_head + 1) % allocator->deferred_capacity;
         allocator->deferred_count--;
-        if (shelf->ready_count > READY_MAX)
+        if (shelf->ready_count > ready_max(shelf))
             status = return_blocks_co(session, shelf, node);
     }
     return status;

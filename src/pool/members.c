@@ -205,6 +205,10 @@ static void look_co(struct pool *pool, const uint64_t *beats, struct watch *watc
         struct watch *watch = &watches[member];
         struct pool_heartbeat beat = pool_heartbeat_unpack(beats[member]);
         if (beats[member] != watch->word) {
+            struct pool_heartbeat former = pool_heartbeat_unpack(watch->word);
+            /* Also at the first look: it may have been here before. */
+            if (former.incarnation != beat.incarnation || beat.state == POOL_FREE)
+                atomic_fetch_add(&pool->departures, 1);
             *watch = (struct watch){.word = beats[member], .since_ns = now};
             continue;
         }
@@ -216,6 +220,8 @@ static void look_co(struct pool *pool, const uint64_t *beats, struct watch *watc
             continue;
         struct fabric_identity dead = {.member = member, .incarnation = beat.incarnation};
         enum pando_status status = pool_recover_co(pool->own, dead);
+        if (status == PANDO_OK)
+            atomic_fetch_add(&pool->departures, 1);
         if (status != PANDO_OK && status != PANDO_NOT_FOUND && status != PANDO_BUSY)
             log_warn("cannot recover a dead member", log_u64("member", member),
                      log_status("status", status));

@@ -117,8 +117,7 @@ static void pool_free(struct pool *pool)
     struct list *link;
     while ((link = list_pop_front(&pool->idle_allocators)) != NULL)
         allocator_destroy(allocator_of_link(link));
-    while ((link = list_pop_front(&pool->idle_intents)) != NULL)
-        intent_set_destroy(container_of(link, struct intent_set, link), pool->nodes);
+    intent_slots_destroy(pool->intents, pool->nodes);
     free(pool);
 }
 
@@ -139,9 +138,13 @@ enum pando_status pool_join_co(struct fabric *fabric, const struct pool_options 
     pool->lease_ns = options->lease_ns == 0 ? LEASE_NS : options->lease_ns;
     pool->drift_ppm = options->drift_ppm == 0 ? DRIFT_PPM : options->drift_ppm;
     pool->no_recovery = options->no_recovery;
+    pool->intents = intent_slots_create(pool->nodes);
+    if (pool->intents == NULL) {
+        free(pool);
+        return PANDO_NO_MEMORY;
+    }
     list_init(&pool->sessions);
     list_init(&pool->idle_allocators);
-    list_init(&pool->idle_intents);
     rt_waitq_init(&pool->wake);
     pool_answers_init(pool);
 
@@ -241,6 +244,11 @@ const struct pool_superblock *pool_superblock(const struct pool *pool, uint16_t 
     return &pool->supers[node];
 }
 
+uint64_t pool_departures(const struct pool *pool)
+{
+    return atomic_load_explicit(&pool->departures, memory_order_acquire);
+}
+
 uint64_t pool_recoveries(const struct pool *pool)
 {
     return atomic_load_explicit(&pool->recoveries, memory_order_relaxed);
@@ -263,15 +271,6 @@ static struct allocator *allocator_take(struct pool *pool)
     return link != NULL ? allocator_of_link(link) : allocator_create(pool->nodes);
 }
 
-static struct intent_set *intents_take(struct pool *pool)
-{
-    rt_latch_lock(&pool->latch);
-    struct list *link = list_pop_front(&pool->idle_intents);
-    rt_latch_unlock(&pool->latch);
-    return link != NULL ? container_of(link, struct intent_set, link)
-                        : intent_set_create(pool->nodes);
-}
-
 static struct pool_session *session_create(struct pool *pool)
 {
     struct pool_session *session = calloc(1, sizeof(*session));
@@ -288,12 +287,7 @@ static struct pool_session *session_create(struct pool *pool)
         return NULL;
     }
     session->allocator = allocator_take(pool);
-    session->intents = intents_take(pool);
-    if (session->allocator == NULL || session->intents == NULL) {
-        if (session->allocator != NULL)
-            allocator_destroy(session->allocator);
-        if (session->intents != NULL)
-            intent_set_destroy(session->intents, pool->nodes);
+    if (session->allocator == NULL) {
         session_free(session);
         return NULL;
     }
@@ -343,7 +337,6 @@ void pool_session_close_co(struct pool_session *session)
     rt_latch_lock(&pool->latch);
     list_remove(&session->link);
     list_push_back(&pool->idle_allocators, allocator_link(session->allocator));
-    list_push_back(&pool->idle_intents, &session->intents->link);
     rt_latch_unlock(&pool->latch);
     session_free(session);
 }

@@ -279,4 +279,7 @@ PANDO_MUST_CHECK enum pando_status pool_node_stats_co(struct pool_session *sessi
 /* Recoveries this process has done since it joined. */
 uint64_t pool_recoveries(const struct pool *pool);
 
+/* Rises after a member is no member any more, within a lease; and sometimes without. */
+uint64_t pool_departures(const struct pool *pool);
+
 #endif

@@ -21,7 +21,7 @@ struct pool {
     _Atomic uint64_t lease_until_ns;
     atomic_bool fenced;
     atomic_uint acquisitions;
-    _Atomic uint64_t recoveries;
+    _Atomic uint64_t recoveries, departures;
 
     /* On the loop that joined. */
     struct pool_session *own; /* the member tasks' session */
@@ -34,7 +34,7 @@ struct pool {
     struct rt_latch latch; /* sessions, and what closed ones have left for the next */
     struct list sessions;
     struct list idle_allocators;
-    struct list idle_intents;
+    struct intent_slots *intents; /* by node */
 
     /* answers.c */
     struct fabric_answerer answerer;
@@ -48,19 +48,14 @@ struct pool_peer;
 
 enum { INTENT_SLOTS = POOL_CHUNK_BYTES / POOL_INTENT_BYTES };
 
-/* Intent slots of a session on one node; the chunk comes with the first use. */
+/* Intent slots of the process on one node; the chunk comes with the first use. */
 struct intent_slots {
+    struct rt_latch latch; /* for all but the queue */
     fabric_address chunk;
     uint32_t free_count;
     uint32_t *free_slots;
     bool fetching;
     struct rt_waitq waiting;
-};
-
-/* Those of a session on all nodes. A closed session's go to the next: their chunks stay. */
-struct intent_set {
-    struct list link;
-    struct intent_slots slots[];
 };
 
 struct pool_session {
@@ -70,7 +65,6 @@ struct pool_session {
     struct fabric_endpoint **endpoints;
     bool *reconnecting;
     struct allocator *allocator;
-    struct intent_set *intents;
     _Atomic uint64_t ticked_ns; /* the loop was seen turning */
     atomic_bool paused;         /* it need not */
     bool closing;
@@ -136,7 +130,7 @@ struct list *allocator_link(struct allocator *allocator);
 struct allocator *allocator_of_link(struct list *link);
 
 /* intents.c */
-struct intent_set *intent_set_create(uint16_t nodes);
-void intent_set_destroy(struct intent_set *set, uint16_t nodes);
+struct intent_slots *intent_slots_create(uint16_t nodes);
+void intent_slots_destroy(struct intent_slots *slots, uint16_t nodes);
 
 #endif

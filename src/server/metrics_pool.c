@@ -183,4 +183,11 @@ void metrics_engine(struct metrics *metrics, const struct engine_stats *stats)
                 "Waits for a lock that this process held itself.", stats->lock_waits);
     metrics_one(metrics, "pando_index_lock_handovers_total", METRICS_COUNTER,
                 "Locks passed on inside this process.", stats->handovers);
+    metrics_one(metrics, "pando_index_forwarded_total", METRICS_COUNTER,
+                "Calls to other processes, which own the keys.", stats->forwarded);
+    metrics_one(metrics, "pando_index_moves_total", METRICS_COUNTER,
+                "Times keys were given to another process, or taken over from a dead one.",
+                stats->moves);
+    metrics_one(metrics, "pando_index_offloaded_total", METRICS_COUNTER,
+                "Operations that a memory node did.", stats->offloaded);
 }

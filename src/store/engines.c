@@ -6,7 +6,9 @@
 #include "tree/dex/memory_side.h"
 #include "tree/sherman/sherman.h"
 
-static const struct engine_ops *const engines[] = {&sherman_engine, &dex_engine};
+const char store_default_engine[] = "dex";
+
+static const struct engine_ops *const engines[] = {&dex_engine, &sherman_engine};
 enum { ENGINES = sizeof(engines) / sizeof(engines[0]) };
 
 const struct engine_ops *store_engine(const char *name)
@@ -20,7 +22,7 @@ const struct engine_ops *store_engine(const char *name)
 
 const char *store_engine_names(void)
 {
-    return "sherman, dex";
+    return "dex, sherman";
 }
 
 /* Only one engine has any, so far. */

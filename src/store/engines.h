@@ -10,7 +10,10 @@
 /* NULL for an unknown name. */
 const struct engine_ops *store_engine(const char *name);
 
-/* For messages: "sherman". */
+/* Of tables whose creator does not say. */
+extern const char store_default_engine[];
+
+/* For messages: "dex, sherman". */
 const char *store_engine_names(void);
 
 /* What engines have memory nodes do, for memnode_options. */

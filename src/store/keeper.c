@@ -1,6 +1,7 @@
 /*
  * keeper.c - the store's background task: joins again after the process was declared dead, says which
- * dropped tables this process no longer uses, and frees those that it is to free.
+ * dropped tables this process no longer uses, frees those that it is to free, and does what engines
+ * need to be done now and then.
  *
  * It is the only one that joins and leaves. README.md has the protocol; pool/drop.c the part of it that
  * lies in the pool.
@@ -122,7 +123,7 @@ static enum pando_status free_table_co(struct store *store, const struct pool_en
     if (ops == NULL)
         return PANDO_UNSUPPORTED; /* somebody who has that engine will do it */
     snprintf(name, sizeof(name), "#%llu", (unsigned long long)entry->table);
-    struct engine_config config = {.cache_bytes = 1 << 20};
+    struct engine_config config = {.cache_bytes = 1 << 20, .kept = true};
     enum pando_status status =
         engine_open_co(ops, store->session, name, &config, &table, error, sizeof(error));
     if (status != PANDO_OK)
@@ -212,21 +213,39 @@ static enum pando_status look_co(struct store *store, struct pool_entry *entries
     return status;
 }
 
-/* Whether no operation is under way on any dropped table. Partner of store_table_enter_co: it counts
+/* Whether no operation is under way on a dropped table. Partner of store_table_enter_co: it counts
  * itself in and then looks at `dropped`; here it is the other way round. */
-static bool dropped_quiet(struct store *store)
+static bool quiet(struct store *store, struct shared_table *shared)
 {
     bool quiet = true;
     rt_latch_lock(&store->latch);
-    list_for_each (link, &store->tables) {
-        struct shared_table *shared = container_of(link, struct shared_table, link);
-        if (!atomic_load(&shared->dropped))
-            continue;
-        list_for_each (at, &shared->attached)
-            quiet &= atomic_load(&container_of(at, struct store_table, shared_link)->active) == 0;
-    }
+    list_for_each (at, &shared->attached)
+        quiet &= atomic_load(&container_of(at, struct store_table, shared_link)->active) == 0;
     rt_latch_unlock(&store->latch);
     return quiet;
+}
+
+/* Lets go of dropped tables; AGAIN: some are in use. Under the store's lock: none is being closed. Those of
+ * a former life cannot be written any more. */
+static enum pando_status retire_dropped_co(struct store *store)
+{
+    enum pando_status status = PANDO_OK;
+    store_lock_co(store);
+    list_for_each (link, &store->tables) {
+        struct shared_table *shared = container_of(link, struct shared_table, link);
+        if (!atomic_load(&shared->dropped) || shared->retired)
+            continue;
+        enum pando_status one = PANDO_AGAIN;
+        if (quiet(store, shared))
+            one = shared->life == store->life->number
+                      ? engine_retire_co(shared->engine_table, store->session)
+                      : PANDO_OK;
+        shared->retired = one == PANDO_OK;
+        if (one != PANDO_OK)
+            status = one;
+    }
+    store_unlock(store);
+    return status;
 }
 
 static enum pando_status keep_drops_co(struct store *store, struct pool_entry *entries)
@@ -251,11 +270,27 @@ static enum pando_status keep_drops_co(struct store *store, struct pool_entry *e
             finish_start(store, slot, &entries[slot]);
         }
     }
-    if (!store->seen_due || !dropped_quiet(store))
+    if (!store->seen_due)
         return PANDO_OK;
+    status = retire_dropped_co(store);
+    if (status != PANDO_OK)
+        return status;
     status = pool_drops_seen_co(store->session, store->drops_looked);
     store->seen_due = status != PANDO_OK;
     return status;
+}
+
+/* ---- what tables need now and then ------------------------------------------------------------ */
+
+static void keep_tables_co(struct store *store)
+{
+    store_lock_co(store); /* none is opened or closed meanwhile */
+    list_for_each (link, &store->tables) {
+        struct shared_table *shared = container_of(link, struct shared_table, link);
+        if (shared->life == store->life->number && !atomic_load(&shared->dropped))
+            engine_keep_co(shared->engine_table, store->session);
+    }
+    store_unlock(store);
 }
 
 /* ---- the task -------------------------------------------------------------------------------- */
@@ -275,6 +310,7 @@ static void keeper_task(void *arg)
             enum pando_status status = keep_drops_co(store, entries);
             (void)status; /* an endpoint that is broken now: the next pass tries again */
         }
+        keep_tables_co(store);
         bury_co(store);
         pause_co(store, store->seen_due ? SOON_NS : period_ns);
     }

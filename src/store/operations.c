@@ -121,6 +121,14 @@ enum pando_status store_verify_co(struct store_table *table, struct engine_censu
     return attempt.status;
 }
 
+enum pando_status store_spread_co(struct store_table *table, unsigned *processes)
+{
+    struct attempt attempt = {.table = table};
+    while (attempt_co(&attempt))
+        attempt.status = engine_spread_co(table->engine, true, processes);
+    return attempt.status;
+}
+
 /* What was fed is gone: it is not done again, but nothing was changed either. */
 enum pando_status store_bulk_load_co(struct store_table *table, engine_feed_fn next, void *context,
                                      unsigned fill)

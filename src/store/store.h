@@ -120,6 +120,8 @@ store_bulk_load_co(struct store_table *table, engine_feed_fn next, void *context
 PANDO_MUST_CHECK enum pando_status store_verify_co(struct store_table *table,
                                                    struct engine_census *out, char *error,
                                                    size_t error_bytes);
+/* Engines whose processes own keys: over the other ones that have the table open. */
+PANDO_MUST_CHECK enum pando_status store_spread_co(struct store_table *table, unsigned *processes);
 
 /* ---- statistics ------------------------------------------------------------------------------ */
 

@@ -25,12 +25,15 @@ struct shared_table {
     struct engine_table *engine_table;
     struct list attached; /* struct store_table; under the store's latch */
     atomic_bool dropped;  /* no operation begins any more */
+    bool retired;         /* and nothing of it is written any more */
+    uint64_t cache_bytes; /* of what the store has for all */
 };
 
 struct store {
     struct fabric *fabric;
     struct pool_options pool_options;
     struct engine_config config;
+    uint64_t cache_given; /* to the tables that are open; changed under the store's lock */
     char *name, *without;
     uint64_t lease_ns;
 

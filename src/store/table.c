@@ -9,7 +9,8 @@
 #include "store/engines.h"
 #include "store/store_int.h"
 
-static const char DEFAULT_ENGINE[] = "sherman";
+static const uint64_t CACHE_BYTES = UINT64_C(1) << 30; /* of all tables */
+static const uint64_t CACHE_BYTES_LEAST = UINT64_C(4) << 20;
 static const uint64_t DROP_WAIT_NS = 30 * RT_NS_PER_S;
 static const uint64_t DROP_LOOK_NS = 2 * RT_NS_PER_MS;
 enum { OPEN_TRIES = 3 };
@@ -77,7 +78,7 @@ enum pando_status store_table_create_co(struct store_thread *thread, const char 
                                         const char *engine, const struct engine_shape *shape,
                                         char *error, size_t error_bytes)
 {
-    struct creation creation = {.ops = store_engine(engine == NULL ? DEFAULT_ENGINE : engine),
+    struct creation creation = {.ops = store_engine(engine == NULL ? store_default_engine : engine),
                                 .name = name,
                                 .shape = shape};
     if (creation.ops == NULL) {
@@ -96,10 +97,19 @@ enum pando_status store_table_create_co(struct store_thread *thread, const char 
 
 /* ---- attaching ------------------------------------------------------------------------------- */
 
+/* When nobody has said how much each may have: a quarter of what is left. The first are served best, and
+ * many together do not take much more. */
+static uint64_t cache_share(const struct store *store)
+{
+    uint64_t left = store->cache_given < CACHE_BYTES ? CACHE_BYTES - store->cache_given : 0;
+    return left / 4 > CACHE_BYTES_LEAST ? left / 4 : CACHE_BYTES_LEAST;
+}
+
 /* Opens a table in this life. The engine looks the name up for itself, so look before and after: it
  * may be another table's by now. Under the store's lock. */
 static enum pando_status shared_fill_co(struct store_thread *thread, struct shared_table *shared,
-                                        char *error, size_t error_bytes)
+                                        const struct engine_config *config, char *error,
+                                        size_t error_bytes)
 {
     struct pool_session *session = thread->session;
     struct pool_entry entry, after;
@@ -116,8 +126,8 @@ static enum pando_status shared_fill_co(struct store_thread *thread, struct shar
                      entry.engine);
             return PANDO_UNSUPPORTED;
         }
-        status = engine_open_co(ops, session, shared->name, &thread->store->config,
-                                &shared->engine_table, error, error_bytes);
+        status = engine_open_co(ops, session, shared->name, config, &shared->engine_table, error,
+                                error_bytes);
         if (status == PANDO_NOT_FOUND)
             continue;
         if (status != PANDO_OK)
@@ -153,11 +163,15 @@ static enum pando_status shared_open_co(struct store_thread *thread, const char 
     snprintf(shared->name, sizeof(shared->name), "%s", name);
     shared->life = thread->life->number;
     list_init(&shared->attached);
-    enum pando_status status = shared_fill_co(thread, shared, error, error_bytes);
+    struct engine_config config = store->config;
+    if (config.cache_bytes == 0)
+        config.cache_bytes = shared->cache_bytes = cache_share(store);
+    enum pando_status status = shared_fill_co(thread, shared, &config, error, error_bytes);
     if (status != PANDO_OK) {
         free(shared);
         return status;
     }
+    store->cache_given += shared->cache_bytes;
     rt_latch_lock(&store->latch);
     list_push_back(&store->tables, &shared->link);
     rt_latch_unlock(&store->latch);
@@ -175,6 +189,7 @@ static void shared_release_co(struct store_thread *thread, struct shared_table *
     list_remove(&shared->link);
     rt_latch_unlock(&store->latch);
     engine_close_co(shared->engine_table, thread->session);
+    store->cache_given -= shared->cache_bytes;
     free(shared);
 }
 
@@ -251,7 +266,7 @@ enum pando_status store_table_enter_co(struct store_table *table)
     if (table->engine == NULL)
         status = attach_co(table, error, sizeof(error));
     if (status == PANDO_OK) {
-        /* Partner of keeper.c's dropped_quiet. */
+        /* Partner of keeper.c's quiet. */
         atomic_fetch_add(&table->active, 1);
         if (!atomic_load(&table->shared->dropped))
             return PANDO_OK;

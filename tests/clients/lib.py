@@ -77,7 +77,7 @@ class Processes:
         child = self.start([build / "pando", "serve", "--pool", pool, "--listen", "127.0.0.1:0",
                             *options], name)
         line = self.wait_for(child, " ready at ")
-        child.port = int(line.split(" ready at ")[1].split()[0].rsplit(":", 1)[1])
+        child.port = int(line.split(" ready at ")[1].split()[0].rstrip(",").rsplit(":", 1)[1])
         return child
 
     def start_memory(self, build, *options, name="memory"):

@@ -38,13 +38,13 @@ for workload in $WORKLOADS; do
 done
 
 # --- what the numbers should be ---
-bench --pool sim:compute=2,memory=2 "${SMALL[@]}" --workload search --seconds 0.001 --threads 2
+bench --pool sim:compute=2,memory=2 "${SMALL[@]}" --engine sherman --workload search --seconds 0.001 --threads 2
 expect "d['per_op']['memory']['reads'] == 1 and d['per_op']['memory']['round_trips'] == 1"
 expect "d['not_found'] == 0 and d['cache_hit_ratio'] == 1 and d['of_limit'] > 0.3"
-bench --pool sim:compute=1,memory=2 "${SMALL[@]}" --workload update --seconds 0.001
+bench --pool sim:compute=1,memory=2 "${SMALL[@]}" --engine sherman --workload update --seconds 0.001
 expect "d['distribution']['write_round_trips']['share'] == {'2': 1}"
 expect "d['distribution']['write_bytes']['max'] <= 40"
-bench --pool sim:compute=1,memory=2 "${SMALL[@]}" --workload update --seconds 0.001 \
+bench --pool sim:compute=1,memory=2 "${SMALL[@]}" --engine sherman --workload update --seconds 0.001 \
     --without lockread
 expect "d['distribution']['write_round_trips']['share'] == {'3': 1}"
 bench --pool sim:compute=1,memory=2 "${SMALL[@]}" --workload update --seconds 0.001 --engine fg+

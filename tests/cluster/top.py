@@ -70,7 +70,7 @@ def test_once(pool, metrics):
     check(rate and float(rate[1]) > 0, text)
     check(re.search(r"^latency     p50 [0-9.]+ [um]s   p90 ", text, re.MULTILINE), text)
     check(re.search(r"^commands    (set|get) [0-9.]+( k|)/s \(", text, re.MULTILINE), text)
-    check(re.search(r"^fabric .* [1-9][0-9.]* round trips, [1-9][0-9.]* READ", text, re.MULTILINE),
+    check(re.search(r"^fabric .* [0-9.]*[1-9][0-9]* round trips, [0-9.]+ READ, [0-9.]*[1-9][0-9]* WRITE", text, re.MULTILINE),
           text)
     check(re.search(r"^node 0  .*\[#+\.+\] +[0-9.]+ %", text, re.MULTILINE), text)
     check(re.search(r"alive  .* pando serve$", text, re.MULTILINE), text)

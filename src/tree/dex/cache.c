@@ -161,9 +161,9 @@ void dex_let_go(struct dex *self, uint32_t index)
         frame_give(frame, false);
 }
 
-/* A frame that is cooling but in no queue (its place was taken while somebody looked at it) goes. */
 static void cool_co(struct dex *self, uint32_t sample);
 
+/* A frame that is cooling but in no queue (its place was taken while somebody looked at it) goes. */
 static void collect_stray_co(struct dex *self, uint32_t index)
 {
     struct dex_table *table = self->table;

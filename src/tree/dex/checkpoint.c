@@ -4,6 +4,8 @@
  */
 #include "tree/dex/dex_int.h"
 
+enum { SWEEPERS = 15 };
+
 static enum pando_status write_back_frame_co(struct dex *self, uint32_t index)
 {
     struct frame *frame = frame_at(&self->table->frames, index);
@@ -15,19 +17,63 @@ static enum pando_status write_back_frame_co(struct dex *self, uint32_t index)
     return status;
 }
 
+/* ---- many at a time -------------------------------------------------------------------------- */
+
+struct sweep {
+    struct dex *self;
+    bool all;
+    uint64_t until; /* or only what was changed first before */
+    uint32_t next, used;
+    enum pando_status status;
+    struct rt_countdown left;
+};
+
+static void sweep_on_co(struct sweep *sweep)
+{
+    while (sweep->status == PANDO_OK && sweep->next < sweep->used) {
+        uint32_t index = sweep->next++;
+        struct frame *frame = frame_at(&sweep->self->table->frames, index);
+        if (!atomic_load(&frame->dirty) ||
+            (!sweep->all && atomic_load(&frame->first) >= sweep->until))
+            continue;
+        enum pando_status status = write_back_frame_co(sweep->self, index);
+        if (status != PANDO_OK)
+            sweep->status = status;
+    }
+}
+
+static void sweep_task(void *arg)
+{
+    struct sweep *sweep = arg;
+    sweep_on_co(sweep);
+    rt_countdown_done(&sweep->left);
+}
+
+/* Their round trips overlap: writers may be waiting for this. */
+static enum pando_status write_back_co(struct dex *self, bool all, uint64_t until)
+{
+    struct sweep sweep = {
+        .self = self, .all = all, .until = until, .used = atomic_load(&self->table->fresh)};
+    rt_countdown_init(&sweep.left, SWEEPERS);
+    for (int i = 0; i < SWEEPERS; i++) {
+        if (rt_spawn(rt_loop_self(), sweep_task, &sweep) != PANDO_OK)
+            rt_countdown_done(&sweep.left);
+    }
+    sweep_on_co(&sweep);
+    rt_countdown_wait_co(&sweep.left);
+    return sweep.status;
+}
+
+/* ---- room ------------------------------------------------------------------------------------ */
+
 /* Writes back what was changed first before `until`, and forgets the log up to what is left. */
 static enum pando_status checkpoint_co(struct dex *self, uint64_t until)
 {
     struct dex_table *table = self->table;
     uint64_t begin = dex_log_end(table->log);
+    enum pando_status status = write_back_co(self, false, until);
     uint32_t used = atomic_load(&table->fresh);
-    enum pando_status status = PANDO_OK;
 
-    for (uint32_t i = 0; i < used && status == PANDO_OK; i++) {
-        struct frame *frame = frame_at(&table->frames, i);
-        if (atomic_load(&frame->dirty) && atomic_load(&frame->first) < until)
-            status = write_back_frame_co(self, i);
-    }
     for (uint32_t i = 0; i < used && status == PANDO_OK; i++) {
         struct frame *frame = frame_at(&table->frames, i);
         uint64_t first = atomic_load(&frame->first);
@@ -67,12 +113,5 @@ enum pando_status dex_log_room_co(struct dex *self)
 
 enum pando_status dex_flush_co(struct dex *self)
 {
-    struct dex_table *table = self->table;
-    uint32_t used = atomic_load(&table->fresh);
-    enum pando_status status = PANDO_OK;
-    for (uint32_t i = 0; i < used && status == PANDO_OK; i++) {
-        if (atomic_load(&frame_at(&table->frames, i)->dirty))
-            status = write_back_frame_co(self, i);
-    }
-    return status;
+    return write_back_co(self, true, 0);
 }

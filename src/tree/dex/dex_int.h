@@ -79,12 +79,17 @@ struct dex_table {
     atomic_bool doubt;          /* an owner could not be reached: the map may be old */
 
     _Atomic uint64_t load; /* operations in the last lease, as the keeper counted */
+    uint64_t operations_known;
+    unsigned balance_passes;
 
     /* The background task, on the loop that opened the table. */
     struct dex *keeper;
     atomic_bool closing, keeper_done;
     bool keeper_started;
-    bool dropped;
+    bool retired;              /* nothing of it in the pool is ours to touch */
+    bool looked;               /* for orphans, at least once */
+    uint64_t departures_known; /* of the pool, when there were none */
+    unsigned passes;
     struct rt_waitq wake;
 };
 
@@ -445,7 +450,7 @@ enum pando_status dex_verify_co(struct engine *engine, struct engine_census *out
 enum pando_status dex_drop_co(struct engine_table *table, struct pool_session *session);
 void dex_batch_co(struct engine *engine, struct engine_batch_op *ops, size_t count);
 enum pando_status dex_move_co(struct engine *engine, struct slice key, uint64_t choice);
-enum pando_status dex_spread_co(struct engine *engine);
+enum pando_status dex_spread_co(struct engine *engine, bool others, unsigned *processes);
 
 /* Gives keys to a process that has less to do, if this one has much more than most. */
 void dex_balance_co(struct dex *self);
@@ -453,5 +458,6 @@ void dex_balance_co(struct dex *self);
 /* The background task: keeper.c. */
 PANDO_MUST_CHECK enum pando_status dex_keeper_start(struct dex_table *table);
 void dex_keeper_stop_co(struct dex_table *table);
+void dex_keep_co(struct engine_table *base, struct pool_session *session);
 
 #endif

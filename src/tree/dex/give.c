@@ -213,6 +213,12 @@ static enum pando_status give_once_co(struct dex *self, const struct dex_range *
         free(view);
         return view == NULL ? PANDO_FULL : PANDO_OK;
     }
+    /* What can be written before: who asks for these keys waits from then on. */
+    status = dex_flush_co(self);
+    if (status != PANDO_OK) {
+        free(view);
+        return status;
+    }
     dex_publish_co(self, view);
     status = give_frozen_co(self, &range, to, scratch);
     if (status == PANDO_OK) {

@@ -326,13 +326,28 @@ static enum pando_status take_over_co(struct dex *self, struct map *map,
     return status == PANDO_OK ? take_parts_co(self, map, dead, false) : status;
 }
 
+static bool owns_any(const struct dex_table *table, const struct map *map)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < map->count; i++)
+        any = any || map->parts[i].owner == dex_self(table);
+    return any;
+}
+
 /* Makes a map that was read the view. Consumes it. */
 static enum pando_status accept_co(struct dex *self, struct map *map)
 {
-    struct map *next = map_copy(map);
+    /* It is already: then nobody has to wait for those who are at work. */
+    if (map->epoch == dex_epoch(self->table)) {
+        free(map);
+        return PANDO_OK;
+    }
+    /* Who owns nothing needs no log: in a pool that is full one can still ask others. */
+    enum pando_status status = owns_any(self->table, map) ? log_ensure_co(self) : PANDO_OK;
+    struct map *next = status == PANDO_OK ? map_copy(map) : NULL;
     if (next == NULL) {
         free(map);
-        return PANDO_NO_MEMORY;
+        return status == PANDO_OK ? PANDO_NO_MEMORY : status;
     }
     if (name_log(self, next, map->epoch + 1))
         return dex_swap_co(self, map, next);
@@ -347,22 +362,23 @@ static enum pando_status claim_fresh_co(struct dex *self, struct slice key, uint
     struct map *map;
     bool gone = false;
 
-    enum pando_status status = log_ensure_co(self);
-    if (status == PANDO_OK)
-        status = map_read_co(self->base.session, table->slot, table->id, &map);
+    enum pando_status status = map_read_co(self->base.session, table->slot, table->id, &map);
     if (status != PANDO_OK)
         return status;
     const struct map_part *part = map_find(map, key);
     *owner = part->owner;
     if (part->owner == me)
         return accept_co(self, map);
-    if (part->owner == 0)
-        return take_parts_co(self, map, 0, false);
-    status = dex_gone_co(self, part->owner, &gone);
+    if (part->owner != 0)
+        status = dex_gone_co(self, part->owner, &gone);
+    if (status == PANDO_OK && (gone || part->owner == 0))
+        status = log_ensure_co(self);
     if (status != PANDO_OK) {
         free(map);
         return status;
     }
+    if (part->owner == 0)
+        return take_parts_co(self, map, 0, false);
     if (gone)
         return take_over_co(self, map, part);
     atomic_store(&table->doubt, false);
@@ -379,13 +395,16 @@ enum pando_status dex_claim_co(struct dex *self, struct slice key, uint64_t *own
     dex_enter(self, key, &guard);
     *owner = guard.part->owner;
     bool frozen = guard.part->frozen;
+    uint64_t epoch = guard.map->epoch;
     dex_leave(self, &guard);
     if (frozen)
         return PANDO_AGAIN;
     if (*owner == dex_self(table) || (*owner != 0 && !atomic_load(&table->doubt)))
         return PANDO_OK;
     dex_change_begin_co(table);
-    enum pando_status status = claim_fresh_co(self, key, owner);
+    /* Many wait for the same news: whoever comes second has them. */
+    enum pando_status status =
+        epoch == dex_epoch(table) ? claim_fresh_co(self, key, owner) : PANDO_OK;
     dex_change_end(table);
     /* Whatever it was, it is decided by what the view says now. */
     if (status == PANDO_OK) {

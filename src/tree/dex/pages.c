@@ -16,6 +16,7 @@ enum {
     RETRIES_MAX = 10000,
     RETRY_DOUBLINGS = 8,
     RETRY_LEASES = 10,
+    CLOSING_LEASES = 2,
 };
 
 static const uint64_t READ_OLD_NS = 100 * RT_NS_PER_MS; /* R22 */
@@ -30,8 +31,10 @@ enum pando_status dex_retry_co(struct dex *self, struct dex_retry *retry)
 
     if (pool_fenced(pool))
         return PANDO_FENCED;
+    /* Who is leaving does not wait long for a pool that cannot be reached: others will take over. */
+    unsigned leases = atomic_load(&self->table->closing) ? CLOSING_LEASES : RETRY_LEASES;
     if (retry->count == 0)
-        retry->deadline_ns = rt_now_ns() + RETRY_LEASES * pool_lease_ns(pool);
+        retry->deadline_ns = rt_now_ns() + leases * pool_lease_ns(pool);
     else if (rt_now_ns() > retry->deadline_ns || retry->count > RETRIES_MAX)
         return PANDO_TIMEOUT;
     retry->count++;

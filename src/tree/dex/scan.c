@@ -7,7 +7,7 @@
 
 #include "tree/dex/dex_int.h"
 
-enum { TRIES_MAX = 100000 };
+enum { TRIES_MAX = 100000, LEAVES_PER_TURN = 64 };
 
 struct scan {
     struct dex *self;
@@ -283,7 +283,10 @@ enum pando_status dex_scan_co(struct engine *engine, const struct engine_range *
         scan.at = slice_of(scan.cursor, sizeof(scan.cursor));
         scan.from_end = true;
     }
+    unsigned leaves = 0;
     do {
+        if (++leaves % LEAVES_PER_TURN == 0)
+            rt_yield_co(); /* what is cached is read without ever suspending: others have waited */
         status = leaf_co(&scan, range->reverse);
         if (status != PANDO_OK)
             break;

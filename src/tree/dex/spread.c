@@ -11,8 +11,9 @@
 
 enum { MEMBERS_MAX = 64, BOUNDS_PER_MEMBER = 8 };
 
-/* Who has the table open: this process and those that answer; and how much each had to do lately. */
-static enum pando_status participants_co(struct dex *self, uint64_t out[MEMBERS_MAX],
+/* Who has the table open: those that answer, and perhaps this process; and how much each had to do
+ * lately. */
+static enum pando_status participants_co(struct dex *self, bool others, uint64_t out[MEMBERS_MAX],
                                          uint64_t loads[MEMBERS_MAX], unsigned *count)
 {
     struct dex_table *table = self->table;
@@ -30,9 +31,10 @@ static enum pando_status participants_co(struct dex *self, uint64_t out[MEMBERS_
         bool us = map_member(identity) == dex_self(table);
         if (members[i].beat.state != POOL_ALIVE)
             continue;
-        if (!us && (pool_call_co(self->base.session, identity, table->id, DEX_CALL_PING,
-                                 slice_of(NULL, 0), &load, sizeof(load), &size) != PANDO_OK ||
-                    size != sizeof(load)))
+        if (us ? others
+               : (pool_call_co(self->base.session, identity, table->id, DEX_CALL_PING,
+                               slice_of(NULL, 0), &load, sizeof(load), &size) != PANDO_OK ||
+                  size != sizeof(load)))
             continue;
         loads[*count] = load;
         out[(*count)++] = map_member(identity);
@@ -89,7 +91,7 @@ enum pando_status dex_move_co(struct engine *engine, struct slice key, uint64_t 
     uint8_t high[PAGE_KEY_ROOM];
     unsigned count;
 
-    enum pando_status status = participants_co(self, members, loads, &count);
+    enum pando_status status = participants_co(self, false, members, loads, &count);
     if (status != PANDO_OK || count == 0)
         return status;
     struct dex_range range = rest_of_part(self, key, high);
@@ -151,7 +153,7 @@ static enum pando_status collect_co(struct dex *self, fabric_address address, ui
     return status;
 }
 
-enum pando_status dex_spread_co(struct engine *engine)
+enum pando_status dex_spread_co(struct engine *engine, bool others, unsigned *processes)
 {
     struct dex *self = dex_of(engine);
     struct dex_table *table = self->table;
@@ -159,7 +161,10 @@ enum pando_status dex_spread_co(struct engine *engine)
     uint64_t members[MEMBERS_MAX], loads[MEMBERS_MAX];
     unsigned count = 0;
 
-    enum pando_status status = participants_co(self, members, loads, &count);
+    enum pando_status status = participants_co(self, others, members, loads, &count);
+    *processes = status == PANDO_OK ? count : 0;
+    if (*processes == 0)
+        return status;
     struct dex_scratch *scratch = dex_scratch_take(self);
     if (status == PANDO_OK)
         status = dex_read_co(self, table->root, scratch->page);
@@ -244,7 +249,7 @@ void dex_balance_co(struct dex *self)
     size_t size;
 
     /* With little to do it does not matter who does it. */
-    if (mine < BUSY_OPERATIONS || participants_co(self, members, loads, &count) != PANDO_OK)
+    if (mine < BUSY_OPERATIONS || participants_co(self, false, members, loads, &count) != PANDO_OK)
         return;
     for (unsigned i = 0; i < count; i++) {
         sum += loads[i];

@@ -39,10 +39,13 @@ enum { SWITCHES = sizeof(switches) / sizeof(switches[0]) };
 
 /* ---- creating -------------------------------------------------------------------------------- */
 
-/* Every value in a leaf has to fit into a record of the log. */
+/* Every value in a leaf has to fit into a record of the log, and a page has room for four pairs: longer
+ * ones are blobs, whatever the shape says. */
 static uint32_t inline_max(const struct engine_shape *shape)
 {
-    return shape->value_inline < DEX_LOG_VALUE_MAX ? shape->value_inline : DEX_LOG_VALUE_MAX;
+    uint32_t most = page_value_most(shape->node_bytes, shape->key_max);
+    most = most < DEX_LOG_VALUE_MAX ? most : DEX_LOG_VALUE_MAX;
+    return shape->value_inline < most ? shape->value_inline : most;
 }
 
 static enum pando_status layout_of(const struct pool *pool, const struct engine_shape *shape,
@@ -53,7 +56,7 @@ static enum pando_status layout_of(const struct pool *pool, const struct engine_
         .table = table,
         .page_bytes = shape->node_bytes,
         .key_size = shape->key_size,
-        .value_size = shape->value_size <= DEX_LOG_VALUE_MAX ? shape->value_size : 0,
+        .value_size = shape->value_size <= inline_max(shape) ? shape->value_size : 0,
         .key_max = shape->key_max,
         .value_max = inline_max(shape),
     };
@@ -358,7 +361,7 @@ static enum pando_status open_co(struct pool_session *session, const char *name,
         status = dex_serve(table);
         serving = status == PANDO_OK;
     }
-    if (status == PANDO_OK)
+    if (status == PANDO_OK && !config->kept)
         status = dex_keeper_start(table);
     if (status != PANDO_OK) {
         if (error[0] == '\0')
@@ -373,30 +376,50 @@ static enum pando_status open_co(struct pool_session *session, const char *name,
 }
 
 /* Everything to the pool, and the keys to nobody. */
-static void give_all_co(struct dex_table *table)
+static enum pando_status give_all_co(struct dex_table *table)
 {
     struct dex_range all = {.no_high = true};
-    enum pando_status status = table->dropped ? PANDO_OK : dex_give_co(table->keeper, &all, 0);
-    bool keep = status != PANDO_OK || pool_fenced(table->pool);
+    enum pando_status status = dex_give_co(table->keeper, &all, 0);
+    return status == PANDO_OK && pool_fenced(table->pool) ? PANDO_FENCED : status;
+}
 
-    if (keep)
-        log_warn("left the keys of a table to whoever takes over", log_u64("table", table->id),
-                 log_status("status", status));
-    if (table->log == NULL)
-        return;
-    status = dex_log_destroy_co(table->log, table->keeper->base.session, keep);
-    if (status != PANDO_OK)
-        log_warn("a log was not freed", log_u64("table", table->id), log_status("status", status));
+static enum pando_status log_destroy_co(struct dex_table *table, bool keep)
+{
+    enum pando_status status =
+        table->log == NULL ? PANDO_OK
+                           : dex_log_destroy_co(table->log, table->keeper->base.session, keep);
+    table->log = NULL;
+    return status;
+}
+
+static enum pando_status retire_co(struct engine_table *base, struct pool_session *session)
+{
+    struct dex_table *table = container_of(base, struct dex_table, base);
+    enum pando_status status = PANDO_OK;
+
+    /* The task is done with the session that opened the table. */
+    dex_keeper_stop_co(table);
+    table->keeper->base.session = session;
+    dex_serve_no_more_co(table);
+    if (!table->retired)
+        status = give_all_co(table);
+    if (status == PANDO_OK) {
+        table->retired = true;
+        status = log_destroy_co(table, pool_fenced(table->pool));
+    }
+    return status;
 }
 
 static void close_co(struct engine_table *base, struct pool_session *session)
 {
     struct dex_table *table = container_of(base, struct dex_table, base);
-    /* The keeper's tasks are done with the session that opened the table. */
-    dex_keeper_stop_co(table);
-    table->keeper->base.session = session;
-    dex_serve_no_more_co(table);
-    give_all_co(table);
+    enum pando_status status = retire_co(base, session);
+
+    if (status != PANDO_OK)
+        log_warn("left the keys of a table to whoever takes over", log_u64("table", table->id),
+                 log_status("status", status));
+    status = log_destroy_co(table, true); /* what is left of it after that is for them */
+    (void)status;
     table_free(table);
 }
 
@@ -451,4 +474,6 @@ const struct engine_ops dex_engine = {
     .move_co = dex_move_co,
     .spread_co = dex_spread_co,
     .owns = dex_owns,
+    .keep_co = dex_keep_co,
+    .retire_co = retire_co,
 };

@@ -104,7 +104,10 @@ static enum pando_status verify_pairs_co(struct verify *verify, const uint8_t *p
     for (uint32_t i = 0; i < page_pairs(page) && status == PANDO_OK; i++) {
         struct slice key = page_key(layout, page, i, now);
         if ((i > 0 && slice_compare(before, key) >= 0) || page_side(page, key) != 0)
-            return complain(verify, page_address(page), "a key is out of order");
+            return complain(verify, page_address(page),
+                            page_side(page, key) == 0 ? "keys are not in order"
+                            : page_level(page) == 0   ? "a key is beyond the ends of its leaf"
+                                                      : "a child is beyond the ends of its page");
         if (page_level(page) == 0)
             status = verify_blob_co(verify, page, i);
         before = key;
@@ -378,7 +381,7 @@ enum pando_status dex_drop_co(struct engine_table *base, struct pool_session *se
     if (status == PANDO_OK)
         status = map_free_co(session, atomic_load(&table->map));
     if (status == PANDO_OK) {
-        table->dropped = true;
+        table->retired = true;
         status = pool_table_remove_co(session, table->slot, table->id);
     }
     base->ops->detach_co(engine);

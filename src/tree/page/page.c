@@ -31,9 +31,17 @@ void page_store(uint8_t *bytes, uint32_t offset, struct slice string)
         page_word_set(bytes, offset + (uint32_t)i, __builtin_bswap64(key_word(string, i)));
 }
 
+enum { PAIRS_MIN = 4 };
+
+uint32_t page_value_most(uint32_t page_bytes, uint32_t key_max)
+{
+    uint32_t key = pad8(key_max), fixed = PAGE_FENCES + 2 * key;
+    uint32_t pair = page_bytes > fixed ? (page_bytes - fixed) / PAIRS_MIN : 0;
+    return pair > PAGE_SLOT + key ? (pair - PAGE_SLOT - key) / 8 * 8 : 0;
+}
+
 enum pando_status page_layout_check(const struct page_layout *layout)
 {
-    enum { PAIRS_MIN = 4 };
     uint32_t value = layout->value_max > 8 ? pad8(layout->value_max) : 8;
     uint32_t pair = PAGE_SLOT + pad8(layout->key_max) + value;
     uint32_t least = PAGE_FENCES + 2 * pad8(layout->key_max) + PAIRS_MIN * pair;

@@ -39,6 +39,9 @@ struct page_layout {
 /* INVALID when a leaf or an inner page would not hold at least four of the largest pairs. */
 PANDO_MUST_CHECK enum pando_status page_layout_check(const struct page_layout *layout);
 
+/* The longest values of which that many fit, with keys of that size; 0: not even addresses do. */
+uint32_t page_value_most(uint32_t page_bytes, uint32_t key_max);
+
 /* ---- words ----------------------------------------------------------------------------------- */
 
 static inline uint64_t page_word(const uint8_t *bytes, uint32_t offset)
