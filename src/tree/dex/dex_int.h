@@ -256,7 +256,7 @@ struct dex_push {
     struct slice key, value;
     bool blob;
     /* Out, when it was done. */
-    bool was_there, old_blob;
+    bool was_there, old_blob, shrunk;
     struct slice found; /* its value, or the old blob's address: in the scratch */
     fabric_address leaf;
     struct page_stamp stamp;

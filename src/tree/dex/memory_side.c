@@ -150,6 +150,8 @@ static enum pando_status change_leaf(struct job *job, uint32_t index, bool found
             return PANDO_STALE;
     } else if (found) {
         page_remove(&job->layout, job->page, index);
+        ((struct dex_work_reply *)(void *)job->request->reply)->shrunk =
+            page_used(&job->layout, job->page) * DEX_UNDERFULL < job->layout.page_bytes;
     }
     page_set_stamp(job->page, stamp);
     return write_leaf(job);

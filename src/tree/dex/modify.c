@@ -246,8 +246,9 @@ static enum pando_status edit_leaf_co(struct work *work, struct engine_change *c
             work->blob = 0; /* the leaf's now */
     } else {
         page_remove(&table->layout, work->bytes, work->index);
-        work->shrunk = page_pairs(work->bytes) == 0 ||
-                       page_used(&table->layout, work->bytes) * 4 < table->layout.page_bytes;
+        work->shrunk =
+            page_pairs(work->bytes) == 0 ||
+            page_used(&table->layout, work->bytes) * DEX_UNDERFULL < table->layout.page_bytes;
     }
     return PANDO_OK;
 }
@@ -297,6 +298,7 @@ static enum pando_status pushed_co(struct work *work, const struct dex_push *pus
     enum pando_status status = dex_settle_co(self, push->end);
     if (status != PANDO_OK)
         return PANDO_UNKNOWN;
+    work->shrunk = push->shrunk;
     if (push->old_blob) {
         fabric_address address;
         memcpy(&address, push->found.data, sizeof(address));

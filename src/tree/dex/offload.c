@@ -134,6 +134,7 @@ static enum pando_status reply_read(struct dex_push *push, const uint8_t *reply,
     memcpy(&head, reply, sizeof(head));
     push->was_there = head.was_there == 1;
     push->old_blob = head.blob == 1;
+    push->shrunk = head.shrunk == 1;
     push->leaf = head.leaf;
     push->found = slice_of(reply + sizeof(head), size - sizeof(head));
     return push->old_blob && push->found.size != sizeof(fabric_address) ? PANDO_CORRUPT : PANDO_OK;

@@ -10,7 +10,8 @@
  *             40 4 bytes of a page   44 4 key size of the table, 0 any   48 4 value size, 0 any
  *             52 4 largest key   56 4 largest value   60 2 size of the key   62 2 size of the value
  *             64 key, value
- *   reply      0 1 1: the key was there   1 1 1: its value is (or was) a blob's address   2 6 zero
+ *   reply      0 1 1: the key was there   1 1 1: its value is (or was) a blob's address
+ *              2 1 1: the leaf has become so empty that it should be merged   3 5 zero
  *              8 8 the leaf
  *             16 the value: of a get; of a change the blob's address, if it was one
  *
@@ -23,6 +24,9 @@
 #include <stdint.h>
 
 enum { DEX_WORK = 1 };
+
+/* A leaf that uses less than one of so many parts of itself should be merged. */
+enum { DEX_UNDERFULL = 4 };
 
 enum dex_work { DEX_WORK_GET, DEX_WORK_PUT, DEX_WORK_DELETE, DEX_WORKS };
 
@@ -44,7 +48,8 @@ _Static_assert(sizeof(struct dex_work_request) == 64, "format");
 struct dex_work_reply {
     uint8_t was_there;
     uint8_t blob;
-    uint8_t zero[6];
+    uint8_t shrunk;
+    uint8_t zero[5];
     uint64_t leaf;
 };
 _Static_assert(sizeof(struct dex_work_reply) == 16, "format");
