@@ -123,7 +123,7 @@ static void filling_begin(struct bulk *bulk, struct filling *filling, struct sli
     struct page_header widest = filling->header;
     uint32_t space = page_space(layout, filling->header.level, layout->key_max, layout->key_max);
 
-    if (low.size > 0)
+    if (low.data != NULL && low.size > 0)
         memcpy(filling->low, low.data, low.size);
     filling->header.low = slice_of(filling->low, low.size);
     filling->limit = (uint32_t)((uint64_t)space * bulk->fill / 100);
