@@ -39,7 +39,7 @@ format:
 tidy: deps-test
 	@scripts/check-tidy
 
-# The papers' experiments on simulated clusters: docs/results. About half an hour, 5 GB of memory.
+# The papers' experiments on simulated clusters: docs/results. About an hour and a half, 9 GB of memory.
 papers: all
 	@scripts/deps papers
 	@scripts/papers

@@ -20,12 +20,19 @@ enum {
     CELL_BYTES = 8,
 };
 
-static const char FG_PLUS_WITHOUT[] =
-    "combine,onchip,hierarchical,queue,handover,twolevel,lockread,backoff,reuse,adopt,merge";
+/* Engines by other names: what is switched off (or on). */
+static const struct alias {
+    const char *name, *engine, *without;
+} aliases[] = {
+    {"fg+", "sherman",
+     "combine,onchip,hierarchical,queue,handover,twolevel,lockread,backoff,reuse,adopt,merge"},
+    {"p-sherman", "sherman", "+alone"},
+};
 
 struct settings {
     struct cmd_pool pool;
-    const char *engine, *without, *workload, *dist, *seconds, *json, *table, *warmup;
+    const char *engine, *without, *workload, *dist, *seconds, *json, *table, *warmup, *routed,
+        *join_at;
     uint64_t records, ops, threads, coroutines, processes;
     uint64_t key_size, value_size, scan_length, cache, node_size, span, fill;
     uint64_t memory_threads, seed;
@@ -36,8 +43,9 @@ static const struct config_option options[] = {
     CMD_POOL_OPTIONS(struct settings),
     {.name = "engine",
      .metavar = "NAME",
-     .help = "The engine: dex, sherman, or fg+, which is sherman without its techniques (the "
-             "baseline of its paper).",
+     .help = "The engine: dex, sherman, or a baseline of their papers: fg+ is sherman without its "
+             "techniques, p-sherman is sherman whose compute nodes write only keys of their own "
+             "and take no remote locks of leaves.",
      .default_text = store_default_engine,
      CONFIG_TEXT_INTO(struct settings, engine)},
     {.name = "without",
@@ -45,13 +53,15 @@ static const struct config_option options[] = {
      .help = "Techniques to switch off, with commas. sherman has combine, onchip, hierarchical, "
              "queue, handover, twolevel, cache, lockread, backoff, reuse, adopt, merge; without "
              "onchip a "
-             "simulated pool's lock words are as slow as host memory.",
+             "simulated pool's lock words are as slow as host memory. dex has partition, cache, "
+             "cooling-map, path-aware, admission, offload, prefetch, log, merge, balance.",
      CONFIG_TEXT_INTO(struct settings, without)},
     {.name = "workload",
      .metavar = "NAME",
      .help = "a to f (YCSB), load, search, insert, update, delete, scan, write-only, "
-             "write-intensive, read-intensive, range-only, range-write, insert-intensive, "
-             "scan-intensive, or locks (no table: locks of one memory node).",
+             "write-intensive, read-intensive, range-only, range-write (Sherman's), dex-read-only, "
+             "dex-read-intensive, dex-write-intensive, insert-intensive, scan-intensive (DEX's), "
+             "or locks (no table: locks of one memory node).",
      .default_text = "search",
      CONFIG_TEXT_INTO(struct settings, workload)},
     {.name = "records",
@@ -96,6 +106,19 @@ static const struct config_option options[] = {
      .help = "Which keys are popular: uniform, zipf:0.99 or latest. The workload's own if not "
              "given: zipf:0.99 for YCSB (d: latest) and the papers' mixes, else uniform.",
      CONFIG_TEXT_INTO(struct settings, dist)},
+    {.name = "routed",
+     .metavar = "yes|no",
+     .help =
+         "Whether the clients of a compute node use only keys that it owns, as if every request "
+         "had been sent to the owner of its key; no: operations on others' keys are forwarded. "
+         "yes for dex and p-sherman if not given, else no.",
+     CONFIG_TEXT_INTO(struct settings, routed)},
+    {.name = "join-at",
+     .metavar = "SECONDS",
+     .help = "Simulated pools, engines whose keys have owners: the last compute node joins only so "
+             "long after the measurement began, and gets half of another's keys; the JSON has the "
+             "rate over time.",
+     CONFIG_TEXT_INTO(struct settings, join_at)},
     {.name = "key-size",
      .metavar = "BYTES",
      .help = "From 8 to 1024.",
@@ -227,16 +250,20 @@ static int set_engine(struct bench *bench)
 {
     const struct settings *settings = bench->settings;
     struct bench_plan *plan = &bench->plan;
-    bool fg_plus = strcmp(settings->engine, "fg+") == 0;
+    struct alias alias = {.engine = settings->engine, .without = ""};
     const char *more = settings->without == NULL ? "" : settings->without;
 
+    for (size_t i = 0; i < sizeof(aliases) / sizeof(aliases[0]); i++) {
+        if (strcmp(aliases[i].name, settings->engine) == 0)
+            alias = aliases[i];
+    }
     plan->engine_name = settings->engine;
-    plan->engine = store_engine(fg_plus ? "sherman" : settings->engine);
+    plan->engine = store_engine(alias.engine);
     if (plan->engine == NULL)
-        return cmd_usage("bench", "--engine: there is no engine '%.32s'; use %s or fg+",
+        return cmd_usage("bench", "--engine: there is no engine '%.32s'; use %s, fg+ or p-sherman",
                          settings->engine, store_engine_names());
-    int used = snprintf(bench->without, sizeof(bench->without), "%s%s%s",
-                        fg_plus ? FG_PLUS_WITHOUT : "", fg_plus && *more != '\0' ? "," : "", more);
+    int used = snprintf(bench->without, sizeof(bench->without), "%s%s%s", alias.without,
+                        alias.without[0] != '\0' && more[0] != '\0' ? "," : "", more);
     if (used < 0 || (size_t)used >= sizeof(bench->without))
         return cmd_usage("bench", "--without: longer than %d characters", WITHOUT_BYTES - 1);
     plan->without = bench->without[0] != '\0' ? bench->without : NULL;
@@ -246,7 +273,26 @@ static int set_engine(struct bench *bench)
     plan->handover = !lists(plan->without, "handover");
     plan->backoff = !lists(plan->without, "backoff");
     plan->write_unlock = !lists(plan->without, "writeunlock");
-    bench->embedded_locks = fg_plus;
+    bench->embedded_locks = strcmp(settings->engine, "fg+") == 0;
+    return EXIT_OK;
+}
+
+static int set_routed(struct bench *bench)
+{
+    const char *routed = bench->settings->routed;
+    struct bench_plan *plan = &bench->plan;
+    bool alone = lists(plan->without, "+alone");
+
+    plan->routed = alone || engine_has_owners(plan->engine);
+    if (routed == NULL)
+        return EXIT_OK;
+    if (strcmp(routed, "yes") != 0 && strcmp(routed, "no") != 0)
+        return cmd_usage("bench", "--routed: '%.32s' is neither yes nor no", routed);
+    plan->routed = strcmp(routed, "yes") == 0;
+    if (alone && !plan->routed)
+        return cmd_usage("bench",
+                         "--routed no: without remote locks, compute nodes that write each "
+                         "other's keys would destroy them; use --engine sherman");
     return EXIT_OK;
 }
 
@@ -267,6 +313,8 @@ static int set_workload(struct bench *bench)
                          plan->dist_name);
     bool locks = plan->workload->percent[WORKLOAD_LOCK] > 0;
     workload_space_init(&plan->space, plan->workload, locks ? BENCH_LOCKS : settings->records);
+    if (locks || (plan->workload->fill && engine_has_owners(plan->engine)))
+        plan->routed = false; /* an empty table cannot be spread */
     plan->ops = settings->ops;
     if (plan->workload->fill && plan->ops == 0)
         plan->ops = settings->records;
@@ -316,7 +364,7 @@ static int set_shape(struct bench *bench)
     return EXIT_OK;
 }
 
-static int set_times(struct bench *bench, bool simulated)
+static int set_times(struct bench *bench, bool simulated, unsigned compute_nodes)
 {
     const struct settings *settings = bench->settings;
     struct bench_plan *plan = &bench->plan;
@@ -331,6 +379,18 @@ static int set_times(struct bench *bench, bool simulated)
     if (settings->warmup != NULL && !parse_seconds(settings->warmup, &plan->warmup_ns))
         return cmd_usage("bench", "--warmup: '%.32s' is not from 0 to 3600; use for example 1",
                          settings->warmup);
+    if (settings->join_at == NULL)
+        return EXIT_OK;
+    if (!parse_seconds(settings->join_at, &plan->join_at_ns) || plan->join_at_ns == 0 ||
+        plan->join_at_ns >= plan->measure_ns)
+        return cmd_usage("bench", "--join-at: '%.32s' is not between 0 and --seconds",
+                         settings->join_at);
+    plan->no_limit = true;
+    if (!simulated || !engine_has_owners(plan->engine) || compute_nodes < 2 || plan->ops > 0 ||
+        plan->coroutines > 1)
+        return cmd_usage("bench",
+                         "--join-at: only on a simulated pool of two compute nodes or more, "
+                         "with --engine dex, --seconds and one client per thread");
     return EXIT_OK;
 }
 
@@ -429,6 +489,8 @@ static int prepare(struct bench *bench)
     if (result == EXIT_OK)
         result = set_engine(bench);
     if (result == EXIT_OK)
+        result = set_routed(bench);
+    if (result == EXIT_OK)
         result = set_workload(bench);
     if (result == EXIT_OK)
         result = set_shape(bench);
@@ -451,7 +513,7 @@ int cmd_bench(int argc, char **argv)
     struct env *env = cmd_pool_open("bench", &settings.pool, &result);
     if (env == NULL)
         goto out;
-    result = set_times(&bench, env_simulated(env));
+    result = set_times(&bench, env_simulated(env), env_compute_nodes(env));
     if (result == EXIT_OK)
         result = measure(&bench, env);
     env_close(env);

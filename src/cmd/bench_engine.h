@@ -2,7 +2,8 @@
  * bench_engine.h - the parts of `pando bench`: its command (bench_engine.c), the run on all threads
  * of all compute nodes (bench_engine_run.c), one client (bench_engine_client.c), what the same
  * one-sided operations could do at best (bench_engine_limit.c), locks alone (bench_engine_locks.c),
- * other processes (bench_engine_join.c), and the report (bench_engine_report.c).
+ * who works on which keys (bench_engine_owners.c), a compute node that comes later
+ * (bench_engine_late.c), other processes (bench_engine_join.c), and the report (bench_engine_report.c).
  *
  * Every compute node joins the pool once and opens the table once; every thread has a session and a
  * handle of its own, and `coroutines` clients.
@@ -25,7 +26,10 @@ enum {
     BENCH_KEY_MAX = ENGINE_KEY_MAX,
     BENCH_LOCKS = 10240, /* of the workload `locks` */
     BENCH_TABLE_NAME_MAX = 40,
+    BENCH_SERIES = 60, /* pieces of a measurement's time */
 };
+
+#define BENCH_IDLE_NS (100 * RT_NS_PER_US) /* of a client that found no key of its own */
 
 struct bench_plan {
     const struct engine_ops *engine;
@@ -48,6 +52,8 @@ struct bench_plan {
     uint64_t seed;
     const char *table;
     bool keep, no_limit, progress;
+    uint64_t join_at_ns; /* the last compute node comes only then; 0: with the others */
+    bool routed;         /* compute nodes work on keys of their own only */
     /* The workload `locks`. */
     bool onchip, hierarchical, queue, handover, backoff, write_unlock;
 };
@@ -79,6 +85,8 @@ struct bench_outcome {
     bool
         exact; /* the distributions are of all operations; else of a sample with one client a thread */
     unsigned process;
+    uint64_t move_ns;              /* how long it took until the late node's keys were its own */
+    uint64_t series[BENCH_SERIES]; /* operations over time, with a late node */
     double load_seconds, real_seconds;
     uint64_t virtual_ns;
     char error[BENCH_ERROR_BYTES];
@@ -114,6 +122,7 @@ struct bench_node {
     struct local_locks *locks; /* the workload `locks` */
     struct bench_limit *limit;
     struct engine_stats before, after;
+    atomic_bool open; /* of one that came late */
 };
 
 struct bench_client {
@@ -152,7 +161,8 @@ struct bench_thread {
     uint64_t count_from_ns, end_ns;
     struct rt_timer timer;
     struct rt_countdown left;
-    uint64_t done; /* operations counted in this round */
+    uint64_t done;        /* operations counted in this round */
+    uint64_t series_done; /* of them, in a piece of the series */
     struct fabric_counters counters_before[FABRIC_TARGETS];
 
     struct bench_tally tally;
@@ -168,7 +178,8 @@ struct bench_run {
     unsigned thread_count, node_count;
     struct bench_node *nodes;
     struct bench_thread *threads;
-    unsigned process; /* of this one among plan->processes */
+    unsigned process;        /* of this one among plan->processes */
+    uint64_t series_from_ns; /* when the counting began */
     atomic_uint arrived, generation;
     struct rt_waitq waiting;
     atomic_bool failed;
@@ -192,6 +203,32 @@ void bench_client_draw_anew(struct bench_client *client);
 
 /* The body of a client's task in every phase but BENCH_LIMIT; counts itself out. */
 void bench_client_main(void *arg);
+
+/* ---- owners ---------------------------------------------------------------------------------- */
+
+/* A workload_wants_fn; the context is a struct bench_client. */
+bool bench_wants(void *context, uint64_t position, uint64_t serial);
+
+/* Keys to all compute nodes of all processes; called by one thread of each process, when all its
+ * compute nodes have opened the table. Fails the run if it does not work. */
+void bench_spread_co(struct bench_thread *thread);
+
+/* Reads a record that has changed hands, by which this thread's compute node learns what it owns now. */
+void bench_look_co(struct bench_thread *thread, uint64_t record);
+
+/* ---- a late compute node --------------------------------------------------------------------- */
+
+bool bench_is_late(const struct bench_thread *thread);
+
+/* For each thread of a late compute node: sleeps, joins, gets keys. */
+void bench_late_co(struct bench_thread *thread);
+
+/* Steps of joining (bench_engine_run.c); each fails the run if it does not work. */
+void bench_enter_pool_co(
+    struct bench_thread *thread); /* the node, and a session for its first thread */
+void bench_open_session_co(struct bench_thread *thread);
+void bench_open_table_co(struct bench_thread *thread);
+void bench_attach_co(struct bench_thread *thread);
 
 /* ---- the limit ------------------------------------------------------------------------------- */
 
@@ -217,7 +254,12 @@ bool bench_join_claim_co(struct bench_run *run, struct pool_session *session);
 void bench_join_loaded_co(struct bench_run *run, struct pool_session *session);
 bool bench_join_wait_co(struct bench_run *run, struct pool_session *session);
 
-/* Takes its own name away; the first process waits until all have. */
+/* Waits until every process has come here. */
+enum bench_meeting { BENCH_OPENED, BENCH_SPREAD, BENCH_MEETINGS };
+bool bench_join_meet_co(struct bench_run *run, struct pool_session *session,
+                        enum bench_meeting meeting);
+
+/* Takes its own names away; the first process waits until all have. */
 void bench_join_leave_co(struct bench_run *run, struct pool_session *session);
 
 #endif

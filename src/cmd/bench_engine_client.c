@@ -8,6 +8,7 @@
 
 enum {
     SAMPLE_EVERY = 8, /* on real pools: reading the clock costs as much as a part of an operation */
+    YIELD_EVERY = 16, /* likewise */
     TOUCH_LEAVES = 16 /* one key in so many leaves brings every inner node into the cache */
 };
 
@@ -18,6 +19,8 @@ void bench_client_draw_anew(struct bench_client *client)
     workload_client_init(
         &client->limit_work, plan->workload, &plan->space, plan->dist, client->number,
         (uint64_t)run->thread_count * plan->coroutines * plan->processes, ~plan->seed);
+    client->limit_work.wants = client->work.wants;
+    client->limit_work.wants_context = client;
 }
 
 bool bench_client_init(struct bench_client *client, struct bench_thread *thread, unsigned index)
@@ -32,6 +35,8 @@ bool bench_client_init(struct bench_client *client, struct bench_thread *thread,
     workload_client_init(&client->work, plan->workload, &plan->space, plan->dist, number,
                          per_process * plan->processes, plan->seed);
     client->number = number;
+    client->work.wants = plan->routed ? bench_wants : NULL;
+    client->work.wants_context = client;
     bench_client_draw_anew(client);
     prng_seed(&client->prng, plan->seed ^ hash_u64(~number));
     client->value = malloc(value_bytes);
@@ -161,18 +166,36 @@ static bool count_status(struct bench_client *client, const struct workload_op *
     return false;
 }
 
+/* An operation that is served from this process's memory does not suspend: without this, a client
+ * would keep its thread from everything else, and run ahead of all others in simulated time. */
+static void let_others_co(const struct bench_client *client, unsigned *streak)
+{
+    const struct bench_run *run = client->thread->run;
+    if (!engine_has_owners(run->plan->engine))
+        return;
+    if (++*streak < (env_simulated(run->env) ? 1 : YIELD_EVERY))
+        return;
+    *streak = 0;
+    rt_yield_co();
+}
+
 static void measure_co(struct bench_client *client)
 {
     struct bench_thread *thread = client->thread;
     const struct bench_plan *plan = thread->run->plan;
     bool costs = plan->coroutines == 1 || thread->phase == BENCH_SAMPLE;
     unsigned every = env_simulated(thread->run->env) ? 1 : SAMPLE_EVERY, skipped = every - 1;
+    unsigned streak = 0;
     struct cost before = {0}, after;
     struct workload_op op;
 
     if (costs)
         before = cost_now(client);
     while (!thread->stop && client->quota > 0 && workload_next(&client->work, &op)) {
+        if (op.none) {
+            rt_sleep_co(BENCH_IDLE_NS);
+            continue;
+        }
         bool timed = ++skipped >= every;
         uint64_t begin_ns = timed ? rt_now_ns() : 0;
         enum pando_status status = do_op_co(client, &op);
@@ -199,9 +222,7 @@ static void measure_co(struct bench_client *client)
             thread->done++;
         }
         client->quota -= client->quota != UINT64_MAX;
-        /* What is served from this process's memory does not suspend: others have waited. */
-        if (timed && plan->engine->move_co != NULL)
-            rt_yield_co();
+        let_others_co(client, &streak);
     }
 }
 
@@ -218,6 +239,8 @@ static void touch_co(struct bench_client *client)
     for (uint64_t i = first * step; i < plan->space.records && !thread->stop; i += clients * step) {
         struct workload_op op = {.kind = WORKLOAD_READ,
                                  .position = workload_loaded_position(&plan->space, i)};
+        if (!bench_wants(client, op.position, op.serial))
+            continue;
         if (!count_status(client, &op, do_op_co(client, &op)))
             break;
     }

@@ -1,7 +1,8 @@
 /*
  * bench_engine_join.c - several processes in one run. They meet through names in the pool's
  * directory: process i holds "TABLE.i"; the first that comes is 0, loads the table and makes
- * "TABLE.loaded"; all begin when that and the last name are there.
+ * "TABLE.loaded"; all begin when that and the last name are there. Where they wait for each other
+ * later, each makes another name.
  */
 #include <string.h>
 
@@ -13,6 +14,14 @@ static const uint64_t PATIENCE_NS = 600 * RT_NS_PER_S;
 static void name_of(const struct bench_run *run, unsigned process, char *out, size_t out_bytes)
 {
     snprintf(out, out_bytes, "%s.%u", run->plan->table, process);
+}
+
+static void meeting_name(const struct bench_run *run, enum bench_meeting meeting, unsigned process,
+                         char *out, size_t out_bytes)
+{
+    static const char *const names[BENCH_MEETINGS] = {
+        [BENCH_OPENED] = "opened", [BENCH_SPREAD] = "spread"};
+    snprintf(out, out_bytes, "%s.%s.%u", run->plan->table, names[meeting], process);
 }
 
 bool bench_join_claim_co(struct bench_run *run, struct pool_session *session)
@@ -88,11 +97,53 @@ bool bench_join_wait_co(struct bench_run *run, struct pool_session *session)
     return true;
 }
 
+bool bench_join_meet_co(struct bench_run *run, struct pool_session *session,
+                        enum bench_meeting meeting)
+{
+    char name[BENCH_TABLE_NAME_MAX + 16];
+    struct pool_table_options options = {.name = name, .engine = "bench", .key_max = 8};
+    uint64_t deadline_ns = rt_now_ns() + PATIENCE_NS;
+    struct pool_entry entry;
+    unsigned slot;
+
+    if (run->plan->processes == 1)
+        return true;
+    meeting_name(run, meeting, run->process, name, sizeof(name));
+    enum pando_status status = pool_table_create_co(session, &options, &slot, &entry);
+    if (status != PANDO_OK) {
+        bench_fail(run, "%s: %s", name, pando_status_text(status));
+        return false;
+    }
+    for (unsigned i = 0; i < run->plan->processes; i++) {
+        meeting_name(run, meeting, i, name, sizeof(name));
+        while (!name_present_co(session, name)) {
+            if (rt_now_ns() > deadline_ns || bench_failed(run)) {
+                bench_fail(run, "--processes %u: process %u did not come", run->plan->processes, i);
+                return false;
+            }
+            rt_sleep_co(POLL_NS);
+        }
+    }
+    return true;
+}
+
+/* Those of the meetings; some may not have taken place. */
+static void meetings_forget_co(struct bench_run *run, struct pool_session *session)
+{
+    char name[BENCH_TABLE_NAME_MAX + 16];
+    for (int i = 0; i < BENCH_MEETINGS; i++) {
+        meeting_name(run, (enum bench_meeting)i, run->process, name, sizeof(name));
+        enum pando_status status = pool_table_drop_co(session, name);
+        (void)status;
+    }
+}
+
 void bench_join_leave_co(struct bench_run *run, struct pool_session *session)
 {
     char name[BENCH_TABLE_NAME_MAX + 16];
     if (run->plan->processes == 1)
         return;
+    meetings_forget_co(run, session);
     name_of(run, run->process, name, sizeof(name));
     enum pando_status status = pool_table_drop_co(session, name);
     if (status != PANDO_OK)

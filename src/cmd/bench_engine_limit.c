@@ -187,6 +187,10 @@ void bench_limit_main(void *arg)
             if (!workload_next(&client->limit_work, &op))
                 break;
         }
+        if (op.none) {
+            rt_sleep_co(BENCH_IDLE_NS);
+            continue;
+        }
         workload_key(op.position, op.serial, client->key_word, plan->shape.key_size);
         if (op.kind == WORKLOAD_SCAN)
             status = raw_scan_co(client, op.position);

@@ -48,10 +48,20 @@ void bench_report_line(FILE *out, const struct env *env, const struct bench_plan
     fprintf(out, "%u thread%s x %u: %.3f Mops, p50 %.2f us, p99 %.2f us", plan->threads,
             plan->threads == 1 ? "" : "s", plan->coroutines, outcome->rate / 1e6,
             micros(&tally->latency_ns, 0.5), micros(&tally->latency_ns, 0.99));
-    fprintf(out, "; per operation %.3f round trips, %.3f READ, %.3f WRITE, %.3f atomics, %.0f B in",
+    fprintf(out,
+            "; per operation %.3f round trips, %.3f READ, %.3f WRITE, %.3f atomics, %.0f B in, "
+            "%.0f B out",
             ratio((double)(sum.lists + sum.calls), ops), ratio((double)sum.reads, ops),
             ratio((double)sum.writes, ops), ratio((double)sum.atomics, ops),
-            ratio((double)sum.bytes_in, ops));
+            ratio((double)sum.bytes_in, ops), ratio((double)sum.bytes_out, ops));
+    if (engine_has_owners(plan->engine))
+        fprintf(out,
+                ", %.4f calls of memory nodes and %.4f of others, %.4f forwarded, "
+                "%.4f offloaded",
+                ratio((double)tally->counters[FABRIC_MEMORY].calls, ops),
+                ratio((double)tally->counters[FABRIC_COMPUTE].calls, ops),
+                ratio((double)outcome->stats.forwarded, ops),
+                ratio((double)outcome->stats.offloaded, ops));
     if (outcome->stats.cache_hits + outcome->stats.cache_misses > 0)
         fprintf(out, "; cache hits %.2f %%", 100 * hit_ratio(outcome));
     if (outcome->limit_rate > 0)
@@ -190,6 +200,28 @@ static void engine_counts(struct json *json, const struct bench_outcome *outcome
     number(json, "repairs", ratio((double)stats->repairs, ops));
     number(json, "lock_waits", ratio((double)stats->lock_waits, ops));
     number(json, "handovers", ratio((double)stats->handovers, ops));
+    number(json, "cache_hits", ratio((double)stats->cache_hits, ops));
+    number(json, "cache_misses", ratio((double)stats->cache_misses, ops));
+    number(json, "forwarded", ratio((double)stats->forwarded, ops));
+    number(json, "offloaded", ratio((double)stats->offloaded, ops));
+    number(json, "moves", ratio((double)stats->moves, ops));
+    json_end_object(json);
+}
+
+static void series(struct json *json, const struct bench_plan *plan,
+                   const struct bench_outcome *outcome)
+{
+    double seconds = (double)plan->measure_ns / 1e9 / BENCH_SERIES;
+    json_key(json, "series");
+    json_begin_object(json);
+    number(json, "join_at_seconds", (double)plan->join_at_ns / 1e9);
+    number(json, "move_seconds", (double)outcome->move_ns / 1e9);
+    number(json, "step_seconds", seconds);
+    json_key(json, "mops");
+    json_begin_array(json);
+    for (int i = 0; i < BENCH_SERIES; i++)
+        json_double(json, (double)outcome->series[i] / seconds / 1e6);
+    json_end_array(json);
     json_end_object(json);
 }
 
@@ -204,6 +236,8 @@ static void settings(struct json *json, const struct env *env, const struct benc
     text(json, "time", env_simulated(env) ? "virtual" : "real");
     text(json, "workload", plan->workload->name);
     text(json, "dist", plan->dist_name);
+    json_key(json, "routed");
+    json_bool(json, plan->routed);
     count(json, "records", plan->space.records);
     count(json, "ops", bench_tally_ops(&outcome->tally));
     count(json, "compute_nodes", env_compute_nodes(env));
@@ -255,6 +289,8 @@ void bench_report_json(struct json *json, const struct env *env, const struct be
         json_end_object(json);
         number(json, "of_limit", outcome->best_rate / outcome->limit_rate);
     }
+    if (plan->join_at_ns > 0)
+        series(json, plan, outcome);
     number(json, "load_seconds", outcome->load_seconds);
     number(json, "real_seconds", outcome->real_seconds);
     number(json, "virtual_seconds", (double)outcome->virtual_ns / 1e9);

@@ -100,6 +100,9 @@ static void counters_stop(struct bench_thread *thread)
     sum->repairs += stats.repairs - before->repairs;
     sum->lock_waits += stats.lock_waits - before->lock_waits;
     sum->handovers += stats.handovers - before->handovers;
+    sum->forwarded += stats.forwarded - before->forwarded;
+    sum->moves += stats.moves - before->moves;
+    sum->offloaded += stats.offloaded - before->offloaded;
     sum->cache_bytes = stats.cache_bytes;
     sum->cache_entries = stats.cache_entries;
 }
@@ -113,7 +116,9 @@ static void count_begin(struct bench_thread *thread, uint64_t now_ns)
 {
     thread->counting = true;
     thread->count_from_ns = now_ns;
-    thread->done = 0;
+    thread->done = thread->series_done = 0;
+    if (thread->index == 0)
+        thread->run->series_from_ns = now_ns;
     if (thread->phase == BENCH_MEASURE)
         counters_start(thread);
     bench_windows_start(windows_of(thread), now_ns);
@@ -133,6 +138,20 @@ static void count_end(struct bench_thread *thread, uint64_t now_ns)
     }
 }
 
+/* What was done in the last window, to its piece of the run's time. Simulated only: one thread. */
+static void series_add(struct bench_thread *thread, uint64_t now_ns)
+{
+    struct bench_run *run = thread->run;
+    if (run->plan->join_at_ns == 0)
+        return;
+    /* Its middle decides: ticks come a little late. */
+    uint64_t middle_ns = now_ns - BENCH_WINDOW_NS / 2;
+    uint64_t piece = (middle_ns - run->series_from_ns) * BENCH_SERIES / run->plan->measure_ns;
+    if (piece < BENCH_SERIES)
+        run->outcome->series[piece] += thread->done - thread->series_done;
+    thread->series_done = thread->done;
+}
+
 /* Begins the counting, ends windows, ends the round. */
 static void tick(struct rt_timer *timer)
 {
@@ -143,6 +162,7 @@ static void tick(struct rt_timer *timer)
         count_begin(thread, now_ns);
     } else {
         bench_windows_add(windows_of(thread), now_ns, thread->done);
+        series_add(thread, now_ns);
         if (thread->index == 0 && thread->phase == BENCH_MEASURE && env_simulated(thread->run->env))
             bench_progress(thread->run, "measuring",
                            (double)(now_ns - thread->count_from_ns) /
@@ -302,7 +322,7 @@ static void join_co(struct bench_thread *thread)
         bench_fail(run, "%s", error[0] != '\0' ? error : pando_status_text(status));
 }
 
-static void open_session_co(struct bench_thread *thread)
+void bench_open_session_co(struct bench_thread *thread)
 {
     if (thread->node->pool == NULL)
         return;
@@ -313,7 +333,21 @@ static void open_session_co(struct bench_thread *thread)
     }
 }
 
-static void open_table_co(struct bench_thread *thread)
+void bench_enter_pool_co(struct bench_thread *thread)
+{
+    join_co(thread);
+    bench_open_session_co(thread);
+}
+
+void bench_attach_co(struct bench_thread *thread)
+{
+    enum pando_status status =
+        engine_attach_co(thread->node->table, thread->session, &thread->engine);
+    if (status != PANDO_OK)
+        bench_fail(thread->run, "%s", pando_status_text(status));
+}
+
+void bench_open_table_co(struct bench_thread *thread)
 {
     const struct bench_plan *plan = thread->run->plan;
     struct engine_config config = {.without = plan->without, .cache_bytes = plan->cache_bytes};
@@ -338,38 +372,49 @@ static bool is_locks(const struct bench_run *run)
     return run->plan->workload->percent[WORKLOAD_LOCK] > 0;
 }
 
+/* Who makes the table, and who comes when it is there. */
+static void gather_co(struct bench_thread *thread, bool late)
+{
+    struct bench_run *run = thread->run;
+    bool first_of_node = thread->place->thread == 0, first = thread->index == 0;
+
+    if (first_of_node && !late)
+        bench_enter_pool_co(thread);
+    if (first && !bench_failed(run) && bench_join_claim_co(run, thread->session) &&
+        run->process == 0 && !is_locks(run))
+        create_co(thread);
+    barrier_co(run);
+    if (!first_of_node && !late && !bench_failed(run))
+        bench_open_session_co(thread);
+    if (first && !bench_failed(run))
+        (void)bench_join_wait_co(run, thread->session);
+    barrier_co(run);
+}
+
 /* What threads need to begin with. */
 static void prepare_co(struct bench_thread *thread)
 {
     struct bench_run *run = thread->run;
     bool first_of_node = thread->place->thread == 0, first = thread->index == 0;
+    bool late = bench_is_late(thread), owners = !is_locks(run) && !run->plan->workload->fill;
 
-    if (first_of_node) {
-        join_co(thread);
-        open_session_co(thread);
-    }
-    if (first && !bench_failed(run) && bench_join_claim_co(run, thread->session) &&
-        run->process == 0 && !is_locks(run))
-        create_co(thread);
-    barrier_co(run);
-    if (!first_of_node && !bench_failed(run))
-        open_session_co(thread);
-    if (first && !bench_failed(run))
-        (void)bench_join_wait_co(run, thread->session);
-    barrier_co(run);
-    if (first_of_node && !bench_failed(run)) {
+    gather_co(thread, late);
+    if (first_of_node && !late && !bench_failed(run)) {
         if (is_locks(run))
             open_locks(thread);
         else
-            open_table_co(thread);
+            bench_open_table_co(thread);
     }
     barrier_co(run);
-    if (!bench_failed(run) && !is_locks(run)) {
-        enum pando_status status =
-            engine_attach_co(thread->node->table, thread->session, &thread->engine);
-        if (status != PANDO_OK)
-            bench_fail(run, "%s", pando_status_text(status));
-    }
+    if (!bench_failed(run) && !late && !is_locks(run))
+        bench_attach_co(thread);
+    barrier_co(run);
+    if (first && !bench_failed(run) && owners)
+        bench_spread_co(thread);
+    barrier_co(run);
+    if (first_of_node && !late && !bench_failed(run) && owners)
+        bench_look_co(thread, 0);
+    barrier_co(run);
 }
 
 static void drop_co(struct bench_thread *thread)
@@ -425,6 +470,14 @@ static void measure_simulated_co(struct bench_thread *thread)
     const struct bench_plan *plan = run->plan;
 
     set_quotas(thread);
+    if (bench_is_late(thread)) {
+        uint64_t end_ns = rt_now_ns() + plan->warmup_ns + plan->measure_ns;
+        bench_late_co(thread);
+        if (!bench_failed(run) && rt_now_ns() < end_ns)
+            round_co(thread, BENCH_MEASURE, 0, end_ns - rt_now_ns());
+        barrier_co(run);
+        return;
+    }
     round_co(thread, BENCH_MEASURE, plan->ops > 0 ? 0 : plan->warmup_ns,
              plan->ops > 0 ? 0 : plan->measure_ns);
     barrier_co(run);
@@ -459,7 +512,7 @@ static void measure_co(struct bench_thread *thread)
     const struct bench_plan *plan = run->plan;
     bool simulated = env_simulated(run->env);
 
-    if (!is_locks(run) && !plan->workload->fill) {
+    if (!is_locks(run) && !plan->workload->fill && !bench_is_late(thread)) {
         if (thread->index == 0)
             bench_progress(run, "filling caches", 0);
         round_co(thread, BENCH_TOUCH, 0, 0);

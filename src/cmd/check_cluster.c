@@ -10,6 +10,7 @@
 
 #include "base/assert.h"
 #include "cmd/check_int.h"
+#include "store/engines.h"
 
 enum {
     CPU_COST_NS = 50,
@@ -140,7 +141,8 @@ static void plan_table(struct cluster *cluster)
 static bool memory_open(struct cluster *cluster, struct check_memory *memory)
 {
     char error[256];
-    struct memnode_options options = {.seed = cluster->options->seed + 1};
+    struct memnode_options options = {.work = store_memory_work,
+                                      .seed = cluster->options->seed + 1};
     pando_assert(cluster->memnode_count < CHECK_MEMNODES_MAX);
     enum pando_status status = memnode_open(
         memory->fabric, &options, &cluster->memnodes[cluster->memnode_count], error, sizeof(error));

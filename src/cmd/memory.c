@@ -15,6 +15,7 @@
 #include "fabric/tcp/tcp.h"
 #include "fabric/verbs/verbs.h"
 #include "pool/memnode.h"
+#include "store/engines.h"
 
 enum { NODE_MAX = 0x7fff, THREADS_MAX = 16, ERROR_BYTES = 512 };
 
@@ -304,7 +305,7 @@ static void block_signals(sigset_t *signals)
 
 static int serve(struct node *node)
 {
-    struct memnode_options memory = {0};
+    struct memnode_options memory = {.work = store_memory_work};
     sigset_t signals;
     int got;
 

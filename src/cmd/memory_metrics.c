@@ -25,6 +25,7 @@ static const char *const method_names[POOL_METHODS] = {
     [POOL_RETURN] = "return",
     [POOL_SWEEP] = "sweep",
     [POOL_STATS] = "stats",
+    [POOL_WORK] = "work",
 };
 
 static void put_served(const struct memory_metrics *self, struct metrics *out)

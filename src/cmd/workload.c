@@ -76,6 +76,18 @@ static const struct workload workloads[] = {
      .dist = usual_zipf,
      .sparse = true,
      .split = true},
+    {.name = "dex-read-only",
+     .about = "DEX: read",
+     .percent = {[WORKLOAD_READ] = 100},
+     .dist = usual_zipf},
+    {.name = "dex-read-intensive",
+     .about = "DEX: 95 % read, 5 % update",
+     .percent = {[WORKLOAD_READ] = 95, [WORKLOAD_UPDATE] = 5},
+     .dist = usual_zipf},
+    {.name = "dex-write-intensive",
+     .about = "DEX: 50 % read, 50 % update",
+     .percent = {[WORKLOAD_READ] = 50, [WORKLOAD_UPDATE] = 50},
+     .dist = usual_zipf},
     {.name = "insert-intensive",
      .about = "DEX: 50 % read, 50 % insert of new keys",
      .percent = {[WORKLOAD_READ] = 50, [WORKLOAD_INSERT] = 50},
@@ -90,7 +102,10 @@ static const struct workload workloads[] = {
      .dist = usual_zipf},
 };
 
-enum { WORKLOADS = sizeof(workloads) / sizeof(workloads[0]) };
+enum {
+    WORKLOADS = sizeof(workloads) / sizeof(workloads[0]),
+    DRAWS_MAX = 4096, /* for one operation: a client with a share of a thousandth finds one */
+};
 
 const char *workload_kind_name(enum workload_kind kind)
 {
@@ -294,12 +309,13 @@ static uint64_t popular_position(struct workload_client *client)
     return scramble_of(&space->scramble, zipf_next(&client->zipf, &client->prng));
 }
 
-bool workload_next(struct workload_client *client, struct workload_op *out)
+/* A key for an operation of this kind. False: nothing is left. */
+static bool draw_key(struct workload_client *client, struct workload_op *out)
 {
     const struct workload_space *space = client->space;
     uint64_t sequence;
 
-    *out = (struct workload_op){.kind = pick_kind(client)};
+    out->serial = 0;
     switch (out->kind) {
     case WORKLOAD_INSERT:
         sequence = client->number + client->clients * client->inserted;
@@ -334,4 +350,18 @@ bool workload_next(struct workload_client *client, struct workload_op *out)
             out->position--;
         return true;
     }
+}
+
+bool workload_next(struct workload_client *client, struct workload_op *out)
+{
+    *out = (struct workload_op){.kind = pick_kind(client)};
+    for (int draws = 0; draws < DRAWS_MAX; draws++) {
+        if (!draw_key(client, out))
+            return false;
+        if (client->wants == NULL ||
+            client->wants(client->wants_context, out->position, out->serial))
+            return true;
+    }
+    out->none = true;
+    return true;
 }

@@ -108,7 +108,11 @@ void workload_key(uint64_t position, uint64_t serial, void *out, size_t size);
 struct workload_op {
     enum workload_kind kind;
     uint64_t position, serial;
+    bool none; /* no key was found that the client wants: do nothing, and draw again later */
 };
+
+/* Whether a client is the one to work on a key. */
+typedef bool (*workload_wants_fn)(void *context, uint64_t position, uint64_t serial);
 
 /* One client's stream. Clients that share a run have different numbers below `clients`: they insert
  * and delete different keys. */
@@ -120,12 +124,15 @@ struct workload_client {
     struct prng prng;
     uint64_t number, clients;
     uint64_t inserted, deleted;
+    workload_wants_fn wants; /* NULL: all; others are skipped, kinds keep their shares */
+    void *wants_context;
 };
 void workload_client_init(struct workload_client *client, const struct workload *workload,
                           const struct workload_space *space, struct workload_dist dist,
                           uint64_t number, uint64_t clients, uint64_t seed);
 
-/* False: nothing is left to do (every key was deleted, or the table is full). */
+/* False: nothing is left to do (every key was deleted, or the table is full). Keys that the client does
+ * not want are passed over, also those that it would have inserted or deleted. */
 bool workload_next(struct workload_client *client, struct workload_op *out);
 
 #endif

@@ -99,7 +99,7 @@ static void switches_list(const struct engine_switch *switches, size_t count, ch
     size_t used = 0;
     text[0] = '\0';
     for (size_t i = 0; i < count; i++) {
-        if (strncmp(switches[i].name, "break-", 6) == 0)
+        if (strncmp(switches[i].name, "break-", 6) == 0 || switches[i].name[0] == '+')
             continue;
         int size =
             snprintf(text + used, bytes - used, "%s%s", used > 0 ? ", " : "", switches[i].name);
@@ -114,7 +114,7 @@ enum pando_status engine_switches_parse(const char *engine, const struct engine_
                                         size_t error_bytes)
 {
     for (size_t i = 0; i < count; i++)
-        *(bool *)((char *)on + switches[i].offset) = true;
+        *(bool *)((char *)on + switches[i].offset) = switches[i].name[0] != '+';
     while (without != NULL && *without != '\0') {
         size_t size = strcspn(without, ",");
         bool *found = switch_find(switches, count, on, without, size);
@@ -126,7 +126,7 @@ enum pando_status engine_switches_parse(const char *engine, const struct engine_
             return PANDO_INVALID;
         }
         if (found != NULL)
-            *found = false;
+            *found = without[0] == '+';
         without += size + (without[size] == ',');
     }
     return PANDO_OK;
@@ -275,6 +275,16 @@ enum pando_status engine_spread_co(struct engine *engine, bool others, unsigned 
     *processes = 0;
     return engine->ops->spread_co == NULL ? PANDO_OK
                                           : engine->ops->spread_co(engine, others, processes);
+}
+
+bool engine_has_owners(const struct engine_ops *ops)
+{
+    return ops->spread_co != NULL;
+}
+
+bool engine_owns(struct engine *engine, struct slice key)
+{
+    return engine->ops->owns == NULL || engine->ops->owns(engine, key);
 }
 
 /* ---- batches --------------------------------------------------------------------------------- */

@@ -164,6 +164,13 @@ PANDO_MUST_CHECK enum pando_status engine_move_co(struct engine *engine, struct 
 PANDO_MUST_CHECK enum pando_status engine_spread_co(struct engine *engine, bool others,
                                                     unsigned *processes);
 
+/* Whether keys have owners at all. */
+bool engine_has_owners(const struct engine_ops *ops);
+
+/* Whether this process is the owner of a key, as far as it knows: operations on it are not forwarded.
+ * True for engines without owners. Does not suspend. */
+bool engine_owns(struct engine *engine, struct slice key);
+
 /* ---- statistics and checking ----------------------------------------------------------------- */
 
 struct engine_stats {
@@ -229,19 +236,21 @@ struct engine_ops {
     void (*batch_co)(struct engine *engine, struct engine_batch_op *ops, size_t count);
     enum pando_status (*move_co)(struct engine *engine, struct slice key, uint64_t choice);
     enum pando_status (*spread_co)(struct engine *engine, bool others, unsigned *processes);
+    bool (*owns)(struct engine *engine, struct slice key);
     void (*keep_co)(struct engine_table *table, struct pool_session *session);
     enum pando_status (*retire_co)(struct engine_table *table, struct pool_session *session);
 };
 
 /* A technique that can be switched off: a bool at that offset of the engine's own struct. Names that
- * begin with "break-" are for tests. */
+ * begin with "break-" are for tests. One whose name begins with "+" is off, and naming it switches it
+ * on: for comparisons, and only right under conditions that the engine states. */
 struct engine_switch {
     const char *name;
     size_t offset;
 };
 
-/* All on but those that are named in the comma-separated list. INVALID: there is no such; error says
- * which there are. */
+/* All on but those that are named in the comma-separated list; "+" the other way round. INVALID: there
+ * is no such; error says which there are. */
 PANDO_MUST_CHECK enum pando_status
 engine_switches_parse(const char *engine, const struct engine_switch *switches, size_t count,
                       void *on, const char *without, char *error, size_t error_bytes);

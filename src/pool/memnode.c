@@ -133,6 +133,7 @@ enum pando_status memnode_open(struct fabric *fabric, const struct memnode_optio
     memnode->fabric = fabric;
     memnode->first = fabric_window_first(fabric);
     memnode->grace_ns = options->grace_ns == 0 ? GRACE_NS : options->grace_ns;
+    memnode->work = options->work;
     memnode->seed = options->seed == 0 ? rt_entropy() : options->seed;
     enum pando_status status = open_superblock(memnode, error, error_bytes);
     if (status == PANDO_OK)

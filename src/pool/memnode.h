@@ -17,9 +17,22 @@ enum {
     MEMNODE_DEVICE_BYTES = 256 * 1024
 }; /* what its window needs of on-chip memory: the lock table */
 
+/* Work that engines have memory nodes do: in the window, on a task of a loop that serves calls. Every
+ * WRITE that had completed before the call is there. */
+enum { MEMNODE_LATCHES = 64 };
+struct memnode_place {
+    struct fabric *fabric;
+    uint64_t pool;
+    uint16_t node;
+    struct rt_latch *latches; /* MEMNODE_LATCHES, for what two calls must not do at the same time */
+};
+typedef enum pando_status (*memnode_work_fn)(const struct memnode_place *place,
+                                             struct fabric_request *request);
+
 struct memnode_options {
-    uint64_t grace_ns; /* before memory swept from a dead client is used again; 0 for 2 s */
-    uint64_t seed;     /* of a new pool's id; 0: from the machine */
+    memnode_work_fn work; /* NULL: none is done */
+    uint64_t grace_ns;    /* before memory swept from a dead client is used again; 0 for 2 s */
+    uint64_t seed;        /* of a new pool's id; 0: from the machine */
 };
 
 /* Formats or reopens, and sets the fabric's handler of calls; before the fabric starts. VERSION:

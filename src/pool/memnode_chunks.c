@@ -275,7 +275,7 @@ static bool take_back(struct memnode *memnode, struct fabric_identity from, uint
 
 /* R8: the dead one's last WRITEs went through its own connections. An atomic of ours behind them
  * makes this CPU see them; without it a block just linked could look free. */
-static enum pando_status barrier_co(struct memnode *memnode)
+enum pando_status memnode_barrier_co(struct memnode *memnode)
 {
     struct fabric_endpoint *endpoint;
     enum pando_status status = fabric_connect_co(memnode->fabric, memnode->super.node, &endpoint);
@@ -292,7 +292,7 @@ enum pando_status memnode_return_co(struct memnode *memnode, struct fabric_ident
                                     uint32_t block_bytes, const struct pool_block *blocks,
                                     uint32_t count)
 {
-    enum pando_status status = barrier_co(memnode);
+    enum pando_status status = memnode_barrier_co(memnode);
     if (status != PANDO_OK)
         return status;
     rt_latch_lock(&memnode->latch);
@@ -350,7 +350,7 @@ static void sweep_chunk(struct memnode *memnode, uint64_t index, struct fabric_i
 enum pando_status memnode_sweep_co(struct memnode *memnode, struct fabric_identity dead,
                                    struct pool_sweep_reply *reply)
 {
-    enum pando_status status = barrier_co(memnode);
+    enum pando_status status = memnode_barrier_co(memnode);
     if (status != PANDO_OK)
         return status;
     for (uint64_t index = 0; index < memnode->super.chunks; index++) {

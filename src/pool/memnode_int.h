@@ -36,6 +36,8 @@ struct memnode {
     struct pool_superblock super;
     uint64_t grace_ns;
     uint64_t seed;
+    memnode_work_fn work;
+    struct rt_latch work_latches[MEMNODE_LATCHES];
     struct rt_latch latch; /* over all below; calls are served on several threads */
     struct chunk *chunks;
     uint64_t chunks_free, next_chunk;
@@ -63,6 +65,9 @@ enum pando_status memnode_return_co(struct memnode *memnode, struct fabric_ident
                                     uint32_t count);
 enum pando_status memnode_sweep_co(struct memnode *memnode, struct fabric_identity dead,
                                    struct pool_sweep_reply *reply);
+
+/* After it this node's CPU sees every WRITE that has completed (R8). */
+enum pando_status memnode_barrier_co(struct memnode *memnode);
 
 /* memnode_redo.c: what dead writers left half done when the node itself went down (R16) */
 enum pando_status memnode_intents_redo(struct memnode *memnode);

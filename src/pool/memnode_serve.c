@@ -65,6 +65,22 @@ static enum pando_status serve_sweep(struct memnode *memnode, struct fabric_requ
     return status;
 }
 
+static enum pando_status serve_work_co(struct memnode *memnode, struct fabric_request *request)
+{
+    struct memnode_place place = {
+        .fabric = memnode->fabric, .node = memnode->super.node, .latches = memnode->work_latches};
+    if (memnode->work == NULL)
+        return PANDO_UNSUPPORTED;
+    if (request->from.member == 0)
+        return PANDO_DENIED;
+    enum pando_status status = memnode_barrier_co(memnode);
+    /* The first client of a pool writes its id. */
+    if (status == PANDO_OK)
+        status = memnode_word_read(
+            memnode, memnode->first + offsetof(struct pool_superblock, pool_id), &place.pool);
+    return status == PANDO_OK ? memnode->work(&place, request) : status;
+}
+
 static enum pando_status serve(struct memnode *memnode, struct fabric_request *request)
 {
     switch (request->method) {
@@ -81,6 +97,8 @@ static enum pando_status serve(struct memnode *memnode, struct fabric_request *r
         request->reply_size = sizeof(stats);
         return PANDO_OK;
     }
+    case POOL_WORK:
+        return serve_work_co(memnode, request);
     default:
         return PANDO_UNSUPPORTED;
     }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "tree/dex/dex.h"
+#include "tree/dex/memory_side.h"
 #include "tree/sherman/sherman.h"
 
 const char store_default_engine[] = "dex";
@@ -22,4 +23,11 @@ const struct engine_ops *store_engine(const char *name)
 const char *store_engine_names(void)
 {
     return "dex, sherman";
+}
+
+/* Only one engine has any, so far. */
+enum pando_status store_memory_work(const struct memnode_place *place,
+                                    struct fabric_request *request)
+{
+    return dex_memory_work(place, request);
 }

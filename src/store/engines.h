@@ -5,6 +5,7 @@
 #define STORE_ENGINES_H
 
 #include "engine/engine.h"
+#include "pool/memnode.h"
 
 /* NULL for an unknown name. */
 const struct engine_ops *store_engine(const char *name);
@@ -14,5 +15,9 @@ extern const char store_default_engine[];
 
 /* For messages: "dex, sherman". */
 const char *store_engine_names(void);
+
+/* What engines have memory nodes do, for memnode_options. */
+PANDO_MUST_CHECK enum pando_status store_memory_work(const struct memnode_place *place,
+                                                     struct fabric_request *request);
 
 #endif

@@ -9,6 +9,7 @@
 #include "fabric/stream/stream.h"
 #include "fabric/tcp/tcp.h"
 #include "fabric/verbs/verbs.h"
+#include "store/engines.h"
 #include "store/env_int.h"
 
 enum { COMPUTE_BYTES_MIN = 64 * 1024 }; /* a window for calls and fences alone */
@@ -21,7 +22,7 @@ static enum pando_status open_embedded(struct env *env, char *error, size_t erro
         .host_bytes = env->uri.size_bytes,
         .device_bytes = MEMNODE_DEVICE_BYTES,
     };
-    struct memnode_options memory = {0};
+    struct memnode_options memory = {.work = store_memory_work};
     enum pando_status status = fabric_shm_open(&shm, &env->fabric, error, error_bytes);
     if (status == PANDO_OK)
         status = memnode_open(env->fabric, &memory, &env->memnode, error, error_bytes);

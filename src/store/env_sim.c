@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "fabric/sim/fabric_sim.h"
+#include "store/engines.h"
 #include "store/env_int.h"
 
 enum {
@@ -48,7 +49,7 @@ static enum pando_status add_memory_node(struct env *env, unsigned node, char *e
         .device_bytes = MEMNODE_DEVICE_BYTES,
         .threads = env->uri.sim.memory_threads,
     };
-    struct memnode_options memory = {0};
+    struct memnode_options memory = {.work = store_memory_work};
     struct fabric *fabric;
     enum pando_status status = fabric_sim_add(env->net, &options, &fabric);
     if (status != PANDO_OK)

@@ -187,7 +187,7 @@ static enum pando_status fail_value(struct parser *parser, const struct option *
 {
     switch (option->type) {
     case OPTION_NIC:
-        return fail(parser, "nic=%s: no such model; use cx5 or cx6", value);
+        return fail(parser, "nic=%s: no such model; use cx5, cx5-dex or cx6", value);
     case OPTION_COUNT:
         return fail(parser, "%s=%s: not a number from 1 to %llu; use for example %s=%s",
                     option->name, value, (unsigned long long)option->max, option->name,

@@ -6,7 +6,7 @@
  *   tcp:host:port[,host:port...]      the i-th is memory node i
  *   verbs:host:port[,host:port...]    the same, over RDMA; the ports are for setting it up
  *   sim:OPTION=VALUE[,...]            a simulated cluster; every option has a default:
- *       nic=cx5|cx6          the model of the network cards
+ *       nic=cx5|cx5-dex|cx6  the model of the network cards and the CPUs (fabric/sim/model.c)
  *       compute=N, memory=N  how many nodes of each kind
  *       memory-threads=N     loops of each memory node, which serve calls
  *       size=SIZE            of each memory node's window

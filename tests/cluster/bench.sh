@@ -5,7 +5,8 @@ source "$(dirname "$0")/lib.sh"
 
 SMALL=(--records 2000 --scan-length 20 --cache 1M)
 WORKLOADS="a b c d e f load search insert update delete scan write-only write-intensive
-           read-intensive range-only range-write insert-intensive scan-intensive locks"
+           read-intensive range-only range-write dex-read-only dex-read-intensive dex-write-intensive
+           insert-intensive scan-intensive locks"
 
 # field FILE EXPRESSION: of the JSON text in FILE, whose value is called d.
 field() {
@@ -54,6 +55,25 @@ bench --pool embedded:256M "${SMALL[@]}" --workload update --key-size 100 --valu
 bench --pool embedded:256M --records 500 --workload insert --key-size 64 --span 32 --ops 500
 expect "d['node_size'] >= 32 * 80 and d['not_found'] == 0"
 
+# --- engines whose compute nodes have keys of their own ---
+DEX=(--pool sim:nic=cx5-dex,compute=3,memory=2 "${SMALL[@]}" --seconds 0.002 --threads 2 --engine dex)
+bench "${DEX[@]}" --workload dex-read-only
+expect "d['routed'] is True and d['engine_per_op']['forwarded'] == 0 and d['not_found'] == 0"
+expect "d['per_op']['compute']['calls'] == 0 and d['engine_per_op']['cache_misses'] < 0.5"
+bench "${DEX[@]}" --workload dex-read-only --routed no
+expect "d['routed'] is False and 0.5 < d['engine_per_op']['forwarded'] < 0.8"
+expect "abs(d['per_op']['compute']['calls'] - d['engine_per_op']['forwarded']) < 0.01"
+bench "${DEX[@]}" --workload dex-write-intensive --without log
+expect "d['per_op']['memory']['atomics'] == 0 and d['not_found'] == 0"
+bench "${DEX[@]}" --workload dex-write-intensive --seconds 0.06 --join-at 0.02
+expect "len(d['series']['mops']) == 60 and min(d['series']['mops']) > 0"
+expect "sum(d['series']['mops'][50:]) > 1.2 * sum(d['series']['mops'][5:15])"
+bench "${DEX[@]}" --engine p-sherman --workload insert-intensive
+expect "d['routed'] is True and d['per_op']['memory']['atomics'] < 0.05 and d['not_found'] == 0"
+expect "d['per_op']['memory']['reads'] < 1.1"
+bench "${DEX[@]}" --engine p-sherman --workload update
+expect "d['per_op']['memory']['atomics'] == 0 and 0.9 < d['per_op']['memory']['writes'] < 1.01"
+
 # --- one seed, one result ---
 SAME=(--pool sim:compute=2,memory=2 "${SMALL[@]}" --workload a --seconds 0.001 --threads 2 --seed 7)
 bench "${SAME[@]}"
@@ -74,6 +94,19 @@ for pid in $ONE $TWO; do
 done
 [[ $(($(field "$DIR/first.json" "d['process']") + $(field "$DIR/second.json" "d['process']"))) == 1 ]] ||
     fail "processes are not 0 and 1"
+BOTH=(bench --pool "shm:$PREFIX" "${SMALL[@]}" --engine dex --workload a --seconds 0.5 --warmup 0.1
+      --processes 2)
+start first "$PANDO" "${BOTH[@]}" --json "$DIR/first.json"
+ONE=$PID
+start second "$PANDO" "${BOTH[@]}" --json "$DIR/second.json"
+TWO=$PID
+for pid in $ONE $TWO; do
+    wait "$pid" || fail "one of two processes, dex: $(cat "$DIR"/first.err "$DIR"/second.err)"
+done
+for name in first second; do
+    [[ $(field "$DIR/$name.json" "d['ops'] > 0 and d['engine_per_op']['forwarded'] < 0.01") == True ]] ||
+        fail "a process works on keys of the other: $(cat "$DIR/$name.json")"
+done
 run "$PANDO" bench --pool "shm:$PREFIX" "${SMALL[@]}" --ops 100
 [[ $RC == 0 ]] || fail "the name of the table was not given back: $ERR"
 
@@ -92,10 +125,15 @@ refuse "no distribution" --pool embedded:64M --dist zipf
 refuse "--fill" --pool embedded:64M --fill 5
 refuse "--key-size" --pool embedded:64M --key-size 4
 refuse "--seconds" --pool embedded:64M --seconds soon
+refuse "neither yes nor no" --pool embedded:64M --routed perhaps
+refuse "would destroy them" --pool embedded:64M --engine p-sherman --routed no
+refuse "--join-at" --pool embedded:64M --engine dex --join-at 1
 refuse "cannot hold such pairs" --pool embedded:64M --key-size 1024 --node-size 1024
 run "$PANDO" bench --pool embedded:64M --without frobnicate --records 10
 [[ $RC == 1 ]] || fail "unknown technique: exit status $RC"
 grep -q "no technique 'frobnicate'" <<< "$ERR" || fail "unknown technique: $ERR"
+run "$PANDO" bench --pool embedded:64M --engine p-sherman --without hierarchical --records 10
+[[ $RC == 1 ]] && grep -q "needs hierarchical" <<< "$ERR" || fail "no locks at all: $RC: $ERR"
 run "$PANDO" bench --pool embedded:32M --records 10000000
 [[ $RC == 1 ]] && grep -q "pool is full" <<< "$ERR" || fail "a full pool: $RC: $ERR"
 echo "bench: ok"

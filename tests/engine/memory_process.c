@@ -13,6 +13,7 @@
 #include "fabric/verbs/verbs.h"
 #include "lib/check.h"
 #include "pool/memnode.h"
+#include "store/engines.h"
 
 enum { PROCESSES_MAX = 4, PATH_BYTES = 64, URI_BYTES = 512, SECONDS = 300 };
 
@@ -140,7 +141,7 @@ static enum pando_status open_fabric(char **argv, struct fabric **out, char *err
 int memory_process_main(int argc, char **argv)
 {
     char error[256] = "", byte;
-    struct memnode_options options = {0};
+    struct memnode_options options = {.work = store_memory_work};
     struct memnode *memnode;
     struct fabric *fabric;
 

@@ -90,6 +90,8 @@ static void test_sim(void)
     CHECK_EQ_U64(uri.compute, 1);
     CHECK_EQ_U64(uri.size_bytes, 64 << 20);
     CHECK_EQ_U64(uri.sim.seed, 1);
+    good("sim:nic=cx5-dex", URI_SIM);
+    CHECK_EQ_TEXT(uri.sim.nic, "cx5-dex");
     good("sim:nic=cx6,compute=8,memory=4,seed=18446744073709551615,size=1G,memory-threads=3,"
          "tear=0.25,spread=1,delay=0,late-cpu=.5,race=0.125,shuffle=1",
          URI_SIM);
@@ -102,7 +104,7 @@ static void test_sim(void)
     CHECK(uri.sim.tear == 0.25 && uri.sim.spread == 1 && uri.sim.delay == 0);
     CHECK(uri.sim.late_cpu == 0.5 && uri.sim.race == 0.125 && uri.sim.shuffle);
     bad("sim", "nothing follows");
-    bad("sim:nic=cx9", "use cx5 or cx6");
+    bad("sim:nic=cx9", "use cx5, cx5-dex or cx6");
     bad("sim:compute", "not option=value");
     bad("sim:compute=0", "from 1 to 256");
     bad("sim:memory=65", "from 1 to 64");

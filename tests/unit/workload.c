@@ -18,7 +18,7 @@ static void test_table(void)
         CHECK(workload_dist_parse(workload->dist, &dist));
         CHECK(workload_find(workload->name) == workload);
     }
-    CHECK(count == 20);
+    CHECK(count == 23);
     CHECK(workload_find("frobnicate") == NULL);
 }
 
@@ -185,6 +185,47 @@ static void test_latest(void)
     CHECK(own * 2 > reads);
 }
 
+/* A fifth of the positions; nothing below 0. */
+static bool in_fifth(void *context, uint64_t position, uint64_t serial)
+{
+    const int *fifth = context;
+    (void)serial;
+    return *fifth >= 0 && position % 5 == (uint64_t)*fifth;
+}
+
+/* Clients that want only some keys get those, each once, in the same mix; one that wants none does
+ * nothing, and is not kept from ending. */
+static void test_wants(void)
+{
+    enum { OPS = 50000, RECORDS = 10000 };
+    const struct workload *workload = workload_find("insert-intensive");
+    struct workload_dist dist;
+    struct workload_space space;
+    struct workload_client client;
+    struct workload_op op;
+    uint64_t inserts = 0;
+    int fifth = 3;
+
+    workload_space_init(&space, workload, RECORDS);
+    CHECK(workload_dist_parse("zipf:0.99", &dist));
+    workload_client_init(&client, workload, &space, dist, 0, 1, 1);
+    client.wants = in_fifth;
+    client.wants_context = &fifth;
+    uint8_t *seen = calloc(RECORDS * 64, 1);
+    for (int i = 0; i < OPS; i++) {
+        CHECK(workload_next(&client, &op) && !op.none && op.position % 5 == 3);
+        if (op.kind != WORKLOAD_INSERT)
+            continue;
+        CHECK(op.serial < 64 && !seen[op.serial * RECORDS + op.position]);
+        seen[op.serial * RECORDS + op.position] = 1;
+        inserts++;
+    }
+    free(seen);
+    CHECK(inserts > OPS * 0.49 && inserts < OPS * 0.51);
+    fifth = -1;
+    CHECK(workload_next(&client, &op) && op.none);
+}
+
 int main(void)
 {
     test_table();
@@ -197,6 +238,7 @@ int main(void)
         test_scramble(n);
     test_scramble(100003);
     test_keys();
+    test_wants();
     test_space("search");
     test_space("write-intensive");
     test_mix();

@@ -39,7 +39,7 @@ struct sim_nic_model {
     uint64_t costs[RT_COST_COUNT]; /* of CPUs, in ns */
 };
 
-/* "cx5" or "cx6"; NULL for an unknown name. */
+/* "cx5", "cx5-dex" or "cx6"; NULL for an unknown name. */
 const struct sim_nic_model *sim_nic_model(const char *name);
 
 #endif

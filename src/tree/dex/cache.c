@@ -58,9 +58,18 @@ static void free_push(struct dex *self, uint32_t index)
     rt_latch_unlock(&table->free_latch);
 }
 
+void dex_not_orphan(struct dex_table *table, uint32_t index)
+{
+    struct frame *frame = frame_at(&table->frames, index);
+    if (frame->orphan)
+        atomic_fetch_sub(&table->orphans, 1);
+    frame->orphan = false;
+}
+
 void dex_frame_free(struct dex *self, uint32_t index)
 {
     struct frame *frame = frame_at(&self->table->frames, index);
+    dex_not_orphan(self->table, index);
     frame->address = 0;
     frame->dirty = false;
     frame->first = 0;
@@ -124,7 +133,9 @@ static uint32_t coolest(struct dex *self, uint32_t index)
             return FRAME_NONE;
         bool hot = atomic_load_explicit(&frame->state, memory_order_relaxed) == FRAME_HOT;
         uint32_t child = hot ? cached_child(self, index) : FRAME_NONE;
-        if (hot && child == FRAME_NONE && !frame->pinned)
+        /* With a child that is in use but not named by its frame, it stays: a memory node that is asked
+         * to go on from a page may come to every page below it. */
+        if (hot && child == FRAME_NONE && !frame->pinned && atomic_load(&frame->users) == 0)
             return index;
         frame_give(frame, false);
         if (child == FRAME_NONE || !self->table->on.path_aware)
@@ -132,23 +143,6 @@ static uint32_t coolest(struct dex *self, uint32_t index)
         index = child;
     }
     return FRAME_NONE;
-}
-
-/* A page that another has taken from its parent (dex_replace_co) may have hot children: they cool, too, in no
- * queue. False: somebody is at one. Its latch is held. */
-static bool cool_children(struct dex *self, uint32_t index)
-{
-    struct dex_table *table = self->table;
-    for (;;) {
-        uint32_t child = cached_child(self, index);
-        if (child == FRAME_NONE)
-            return true;
-        struct frame *frame = frame_at(&table->frames, child);
-        if (!frame_try(frame))
-            return false;
-        dex_unswizzle(table, index, child);
-        frame_give(frame, true);
-    }
 }
 
 /* What a queue has pushed out goes, unless somebody is at it. */
@@ -161,13 +155,15 @@ void dex_let_go(struct dex *self, uint32_t index)
     if (!frame_try(frame))
         return;
     if (atomic_load_explicit(&frame->state, memory_order_relaxed) == FRAME_COOLING &&
-        !frame->dirty && cool_children(self, index))
+        !frame->dirty && cached_child(self, index) == FRAME_NONE)
         dex_evict(self, index);
     else
         frame_give(frame, false);
 }
 
 /* A frame that is cooling but in no queue (its place was taken while somebody looked at it) goes. */
+static void cool_co(struct dex *self, uint32_t sample);
+
 static void collect_stray_co(struct dex *self, uint32_t index)
 {
     struct dex_table *table = self->table;
@@ -179,6 +175,12 @@ static void collect_stray_co(struct dex *self, uint32_t index)
         frame_give(frame, false);
         return;
     }
+    uint32_t child = cached_child(self, index);
+    if (child != FRAME_NONE) {
+        frame_give(frame, false);
+        cool_co(self, child); /* what is below it first */
+        return;
+    }
     if (cooling_remove(&table->cooling, frame->address, index)) {
         /* It was no stray: back into its queue, as the youngest. */
         uint32_t out = cooling_add(&table->cooling, frame->address, index);
@@ -186,7 +188,7 @@ static void collect_stray_co(struct dex *self, uint32_t index)
         dex_let_go(self, out);
         return;
     }
-    if ((frame->dirty && dex_write_back_co(self, index) != PANDO_OK) || !cool_children(self, index))
+    if (frame->dirty && dex_write_back_co(self, index) != PANDO_OK)
         frame_give(frame, false);
     else
         dex_evict(self, index);
@@ -214,7 +216,7 @@ static void cool_co(struct dex *self, uint32_t sample)
     dex_unswizzle(table, frame->parent, index);
     frame_give(parent, false);
     fabric_address address = frame->address;
-    /* Whoever is on the way through it begins again: a page that cools gets no hot children. */
+    /* As changed: whoever was about to write to it has to make it hot again first. */
     frame_give(frame, true);
     dex_let_go(self, cooling_add(&table->cooling, address, index));
 }
@@ -234,9 +236,8 @@ enum pando_status dex_frame_co(struct dex *self, uint32_t *out)
             free_refill(self);
         if (self->free_count > 0) {
             uint32_t index = self->free_frames[--self->free_count];
-            struct frame *frame = frame_at(&table->frames, index);
-            bool taken = frame_try(frame);
-            pando_assert(taken);
+            frame_latch_co(
+                frame_at(&table->frames, index)); /* a sampler may just be looking at it */
             *out = index;
             return PANDO_OK;
         }
@@ -270,7 +271,11 @@ void dex_replace_co(struct dex *self, uint32_t index, const uint8_t *bytes)
     const struct page_layout *layout = &table->layout;
     uint8_t *page = frame_bytes(&table->frames, index);
     uint32_t children[PAGE_PAIRS_MAX], count = 0;
+    struct frame_pause pause = {0};
 
+    /* Tasks with a child that has no parent's word yet: they end by themselves, and no more come. */
+    while (atomic_load(&frame_at(&table->frames, index)->users) > 0)
+        frame_pause_co(&pause);
     if (page_level(page) > 0) {
         for (uint32_t i = 0; i < page_pairs(page); i++) {
             uint64_t word = page_child(layout, page, i);
@@ -299,7 +304,11 @@ void dex_replace_co(struct dex *self, uint32_t index, const uint8_t *bytes)
         }
         atomic_store_explicit(&child->state, FRAME_COOLING, memory_order_relaxed);
         fabric_address address = child->address;
-        bool clean = !child->dirty;
+        bool clean = !child->dirty && cached_child(self, children[i]) == FRAME_NONE;
+        if (!clean) {
+            child->orphan = true;
+            atomic_fetch_add(&table->orphans, 1);
+        }
         frame_give(child, true);
         if (clean)
             dex_let_go(self, cooling_add(&table->cooling, address, children[i]));

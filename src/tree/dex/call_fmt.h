@@ -17,7 +17,7 @@
  *   GIVE    request   0 8 to whom   8 4 size of low   12 4 size of high; the highest bit: no end
  *                     16 low, high
  *           reply     empty
- *   PING    request   empty   reply  0 8 operations so far, for balance
+ *   PING    request   empty   reply  0 8 operations in the last lease
  */
 #ifndef TREE_DEX_CALL_FMT_H
 #define TREE_DEX_CALL_FMT_H

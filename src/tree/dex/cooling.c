@@ -49,14 +49,23 @@ static uint32_t *ring_at(struct cooling *cooling, uint32_t i)
     return &cooling->queue[(cooling->head + i) % cooling->capacity];
 }
 
-static uint32_t ring_pop(struct cooling *cooling)
+/* The room of removed entries that were the oldest. */
+static void ring_skip(struct cooling *cooling)
 {
-    uint32_t frame = FRAME_NONE;
-    while (cooling->used > 0 && frame == FRAME_NONE) {
-        frame = *ring_at(cooling, 0);
+    while (cooling->used > 0 && *ring_at(cooling, 0) == FRAME_NONE) {
         cooling->head = (cooling->head + 1) % cooling->capacity;
         cooling->used--;
     }
+}
+
+static uint32_t ring_pop(struct cooling *cooling)
+{
+    ring_skip(cooling);
+    if (cooling->used == 0)
+        return FRAME_NONE;
+    uint32_t frame = *ring_at(cooling, 0);
+    cooling->head = (cooling->head + 1) % cooling->capacity;
+    cooling->used--;
     return frame;
 }
 
@@ -64,6 +73,7 @@ static uint32_t ring_add(struct cooling *cooling, uint32_t frame)
 {
     uint32_t out = FRAME_NONE;
     rt_latch_lock(&cooling->latch);
+    ring_skip(cooling);
     if (cooling->used == cooling->capacity)
         out = ring_pop(cooling);
     *ring_at(cooling, cooling->used++) = frame;

@@ -34,8 +34,14 @@ struct dex_switches {
 };
 
 struct dex_stats {
-    _Atomic uint64_t searches, misses, rereads, splits, merges, repairs, write_backs, evictions,
-        forwarded, served, offloaded, takeovers, given, waits;
+    _Atomic uint64_t misses, rereads, splits, merges, repairs, write_backs, evictions, forwarded,
+        served, offloaded, takeovers, given, waits;
+};
+
+/* How long calls and READs of a memory node took lately. */
+enum { DEX_COST_NODES = 64 };
+struct dex_cost {
+    _Atomic uint64_t read_ns, call_ns;
 };
 
 struct dex_table {
@@ -48,12 +54,16 @@ struct dex_table {
     struct dex_switches on;
     struct dex_stats stats;
 
+    struct dex_cost costs[DEX_COST_NODES];
+    bool offload_only; /* a baseline: whatever it costs */
+
     struct frames frames;
     struct cooling cooling;
     uint32_t root_frame;
     fabric_address root;
     _Atomic uint32_t fresh; /* frames that were never used begin here */
     struct rt_latch free_latch;
+    _Atomic uint32_t orphans; /* frames that are: no memory node is to go through such pages */
     uint32_t free_list, free_count; /* frames that no thread has, linked by `next` */
 
     /* Who owns what. Operations count themselves in under the parity of the generation they began in
@@ -61,11 +71,14 @@ struct dex_table {
     _Atomic(struct map *) map;
     _Atomic uint32_t generation;
     struct rt_latch handles_latch;
-    struct list handles;       /* struct dex */
-    struct dex_log *log;       /* of this process; made with the first ownership */
-    atomic_bool changing;      /* one change of ownership at a time */
-    atomic_bool checkpointing; /* one at a time, too */
-    atomic_bool doubt;         /* an owner could not be reached: the map may be old */
+    struct list handles;        /* struct dex */
+    uint64_t operations_before; /* of handles that are gone */
+    struct dex_log *log;        /* of this process; made with the first ownership */
+    atomic_bool changing;       /* one change of ownership at a time */
+    atomic_bool checkpointing;  /* one at a time, too */
+    atomic_bool doubt;          /* an owner could not be reached: the map may be old */
+
+    _Atomic uint64_t load; /* operations in the last lease, as the keeper counted */
 
     /* The background task, on the loop that opened the table. */
     struct dex *keeper;
@@ -75,6 +88,7 @@ struct dex_table {
     bool looked;               /* for orphans, at least once */
     uint64_t departures_known; /* of the pool, when there were none */
     unsigned passes;
+    uint64_t operations_known; /* when its load was last measured */
     struct rt_waitq wake;
 };
 
@@ -101,8 +115,9 @@ struct dex {
     struct dex_scratch *free_scratch;
     uint32_t free_frames[FREE_FRAMES_MAX];
     uint32_t free_count;
-    _Atomic uint32_t active[2]; /* operations under way, by the parity of their generation */
-    _Atomic uint64_t searches;  /* only its own thread counts */
+    _Atomic uint64_t operations; /* ever */
+    _Atomic uint32_t active[2];  /* operations under way, by the parity of their generation */
+    uint32_t pairs_per_leaf;     /* about, of the last scanned; 0: not known */
     struct prng prng;
 };
 
@@ -114,13 +129,6 @@ static inline struct dex *dex_of(struct engine *engine)
 static inline void dex_count(_Atomic uint64_t *counter)
 {
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
-}
-
-/* Searches in the cache, whether it has all or not. */
-static inline void dex_count_searches(struct dex *self, uint64_t count)
-{
-    uint64_t before = atomic_load_explicit(&self->searches, memory_order_relaxed);
-    atomic_store_explicit(&self->searches, before + count, memory_order_relaxed);
 }
 
 static inline uint64_t dex_self(const struct dex_table *table)
@@ -135,6 +143,9 @@ void dex_scratch_give(struct dex *self, struct dex_scratch *scratch);
 PANDO_MUST_CHECK enum pando_status
 dex_handle_create(struct dex_table *table, struct pool_session *session, struct dex **out);
 void dex_handle_destroy(struct dex *self);
+
+/* What all handles have done. */
+uint64_t dex_operations(struct dex_table *table);
 
 /* Bounded loops that begin again: sleeps a little, and counts. */
 struct dex_retry {
@@ -159,6 +170,9 @@ static inline bool dex_mine(const struct dex_table *table, const struct map_part
 {
     return part->owner == dex_self(table) && !part->frozen;
 }
+
+/* Whether an operation on this key would run here. */
+bool dex_owns(struct engine *engine, struct slice key);
 
 /* Puts a new view in the place of the old one, which is freed when every operation that might see it
  * has ended: this waits for them. */
@@ -214,6 +228,9 @@ PANDO_MUST_CHECK enum pando_status dex_frame_co(struct dex *self, uint32_t *fram
 /* Gives back one that is in nobody's way any more: not in the mapping; its latch is held. */
 void dex_frame_free(struct dex *self, uint32_t frame);
 
+/* It has a parent again, or goes; its latch is held. */
+void dex_not_orphan(struct dex_table *table, uint32_t frame);
+
 /* A COOLING frame whose latch is held goes. */
 void dex_evict(struct dex *self, uint32_t frame);
 
@@ -231,7 +248,23 @@ void dex_let_go(struct dex *self, uint32_t frame);
 
 /* ---- find.c: from a key to its page ---------------------------------------------------------- */
 
+/* An operation that a memory node could do: offload.c. */
+struct dex_push {
+    unsigned operation; /* enum dex_work */
+    const struct map_part *part;
+    struct slice key, value;
+    bool blob;
+    /* Out, when it was done. */
+    bool was_there, old_blob;
+    struct slice found; /* its value, or the old blob's address: in the scratch */
+    fabric_address leaf;
+    struct page_stamp stamp;
+    uint64_t end;
+};
+
 struct dex_target {
+    struct dex_push *push; /* NULL: not to be offloaded */
+    struct dex_scratch *scratch;
     struct slice key;
     uint8_t level;
     bool before; /* the page with the keys just below the key */
@@ -243,6 +276,7 @@ struct dex_spot {
     uint64_t version; /* as it was looked at */
     uint32_t parent;  /* FRAME_NONE for the root */
     uint64_t parent_version;
+    bool pushed;  /* a memory node has done it: there is no frame */
     bool private; /* nobody else sees the frame: it is BUSY, and its latch is ours */
 };
 
@@ -251,6 +285,16 @@ PANDO_MUST_CHECK enum pando_status dex_find_co(struct dex *self, const struct de
 
 /* The end of what was done with a private frame. */
 PANDO_MUST_CHECK enum pando_status dex_private_end_co(struct dex *self, uint32_t frame);
+
+/* ---- offload.c ------------------------------------------------------------------------------- */
+
+void dex_read_took(struct dex_table *table, uint16_t node, uint64_t duration_ns);
+bool dex_offload_pays(struct dex *self, fabric_address page, uint8_t level);
+
+/* BUSY: to be done here after all. */
+PANDO_MUST_CHECK enum pando_status dex_offload_co(struct dex *self, struct dex_push *push,
+                                                  fabric_address page, uint8_t level,
+                                                  struct dex_scratch *scratch);
 
 /* ---- modify.c, get.c, scan.c ----------------------------------------------------------------- */
 
@@ -262,9 +306,10 @@ enum pando_status dex_scan_co(struct engine *engine, const struct engine_range *
                               engine_scan_fn fn, void *context);
 
 /* Those of keys that are this process's own; the caller has entered. AGAIN: they are not any more. */
-PANDO_MUST_CHECK enum pando_status dex_local_get_co(struct dex *self, struct slice key,
-                                                    struct dex_scratch *scratch, bool *blob,
-                                                    void *value, size_t capacity, size_t *size);
+PANDO_MUST_CHECK enum pando_status dex_local_get_co(struct dex *self, const struct map_part *part,
+                                                    struct slice key, struct dex_scratch *scratch,
+                                                    bool *blob, void *value, size_t capacity,
+                                                    size_t *size);
 
 /* What is to become of a key: decided by a function, here; blobs may be made before. */
 struct dex_edit {
@@ -294,6 +339,18 @@ PANDO_MUST_CHECK enum pando_status dex_log_change(struct dex_table *table, struc
 /* The leaf with a key (or those just below it) as it is now, copied to scratch->page. */
 PANDO_MUST_CHECK enum pando_status dex_local_leaf_co(struct dex *self, struct slice key,
                                                      bool before, struct dex_scratch *scratch);
+
+/* The same for a scan that will come to so many more. */
+PANDO_MUST_CHECK enum pando_status dex_scan_leaf_co(struct dex *self, const struct dex_guard *guard,
+                                                    struct slice key, bool before,
+                                                    struct dex_scratch *scratch, unsigned more);
+
+/* The part with a key, or with those just below it. */
+const struct map_part *dex_part_of(const struct map *map, struct slice key, bool before);
+
+/* READs leaves that follow the one with this key, as far as they are not cached: prefetch.c. */
+void dex_prefetch_co(struct dex *self, const struct dex_guard *guard, const struct dex_spot *spot,
+                     struct slice key, unsigned leaves);
 
 /* What was read is only told when it is sure to last (R34), and we still are who we were (R39). */
 PANDO_MUST_CHECK enum pando_status dex_settle_co(struct dex *self, uint64_t end);
@@ -393,6 +450,9 @@ enum pando_status dex_drop_co(struct engine_table *table, struct pool_session *s
 void dex_batch_co(struct engine *engine, struct engine_batch_op *ops, size_t count);
 enum pando_status dex_move_co(struct engine *engine, struct slice key, uint64_t choice);
 enum pando_status dex_spread_co(struct engine *engine, bool others, unsigned *processes);
+
+/* Gives keys to a process that has less to do, if this one has much more than most. */
+void dex_balance_co(struct dex *self);
 
 /* The background task: keeper.c. */
 PANDO_MUST_CHECK enum pando_status dex_keeper_start(struct dex_table *table);

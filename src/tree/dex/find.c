@@ -28,7 +28,7 @@ struct step {
     uint8_t level; /* of the child */
     uint32_t child;
     uint64_t version;
-    bool private;
+    bool private, pushed;
 };
 
 uint32_t dex_child_index(const struct dex_table *table, const uint8_t *bytes,
@@ -59,6 +59,19 @@ bool dex_covers(const uint8_t *bytes, uint8_t level, const struct dex_target *ta
 
 /* ---- what is cached -------------------------------------------------------------------------- */
 
+/* A page that was moved to another parent by another process is still named by a stale copy of its
+ * former one: takes it away from there. Its latch is held. */
+static bool take_away(struct dex_table *table, uint32_t index)
+{
+    uint32_t former = frame_at(&table->frames, index)->parent;
+    struct frame *frame = frame_at(&table->frames, former);
+    if (!frame_try(frame))
+        return false;
+    dex_unswizzle(table, former, index);
+    frame_give(frame, false);
+    return true;
+}
+
 /* Makes a cooling page hot again: its parent names it by its frame. */
 static enum pando_status rewarm(struct step *step, uint32_t index)
 {
@@ -66,19 +79,24 @@ static enum pando_status rewarm(struct step *step, uint32_t index)
     struct frame *parent = frame_at(&table->frames, step->parent);
     struct frame *frame = frame_at(&table->frames, index);
     uint64_t version = frame_look(frame);
+    uint8_t state = atomic_load_explicit(&frame->state, memory_order_relaxed);
 
-    if (frame_held(version) ||
-        atomic_load_explicit(&frame->state, memory_order_relaxed) != FRAME_COOLING ||
+    if (frame_held(version) || (state != FRAME_COOLING && state != FRAME_HOT) ||
         !frame_take(parent, step->parent_version))
         return PANDO_AGAIN;
     if (!frame_take(frame, version)) {
         frame_give(parent, false);
         return PANDO_AGAIN;
     }
-    bool same = frame->address == step->word &&
-                atomic_load_explicit(&frame->state, memory_order_relaxed) == FRAME_COOLING;
+    state = atomic_load_explicit(&frame->state, memory_order_relaxed);
+    bool same = frame->address == step->word && !frame->pinned;
+    if (same && state == FRAME_HOT)
+        same = frame->parent != step->parent && take_away(table, index);
+    else
+        same = same && state == FRAME_COOLING;
     if (same) {
         (void)cooling_remove(&table->cooling, frame->address, index);
+        dex_not_orphan(table, index);
         page_set_child(&table->layout, frame_bytes(&table->frames, step->parent), step->at,
                        frame_word(index));
         frame->parent = step->parent;
@@ -115,7 +133,6 @@ static enum pando_status admit(struct step *step, uint32_t index)
     struct frame *frame = frame_at(&table->frames, index);
 
     frame->dirty = false;
-    frame->parent = FRAME_NONE;
     if (!admitted(step)) {
         step->private = true;
         step->child = index;
@@ -133,10 +150,74 @@ static enum pando_status admit(struct step *step, uint32_t index)
         return PANDO_OK;
     }
     /* The parent has changed: whoever comes next finds it in the mapping. */
+    frame->parent = FRAME_NONE;
     atomic_store_explicit(&frame->state, FRAME_COOLING, memory_order_relaxed);
     frame_give(frame, true);
     dex_let_go(step->self, cooling_add(&table->cooling, step->word, index));
     return PANDO_AGAIN;
+}
+
+/* Whether all keys of the child are ours alone. */
+static bool child_is_ours(const struct step *step)
+{
+    const struct dex_table *table = step->self->table;
+    const struct page_layout *layout = &table->layout;
+    const uint8_t *parent = frame_bytes(&table->frames, step->parent);
+    const struct map_part *part = step->target->push->part;
+    const struct map *map = atomic_load_explicit(&table->map, memory_order_acquire);
+    uint8_t key[PAGE_KEY_ROOM];
+    struct slice end, part_end;
+    bool ours;
+
+    /* Of another map than this operation began with: not now. */
+    if (part < map->parts || part >= map->parts + map->count)
+        return false;
+    ours = slice_compare(page_key(layout, parent, step->at, key), part->low) >= 0;
+    if (ours && map_part_high(map, part, &part_end)) {
+        bool ends = step->at + 1 < page_pairs(parent);
+        if (ends)
+            end = page_key(layout, parent, step->at + 1, key);
+        else
+            ends = page_high(parent, key, &end);
+        ours = ends && slice_compare(end, part_end) <= 0;
+    }
+    return ours && frame_same(frame_at(&table->frames, step->parent), step->parent_version);
+}
+
+/* In the frame that stands for the page. BUSY: it is to be loaded. */
+static enum pando_status push_co(struct step *step, uint32_t index)
+{
+    struct dex *self = step->self;
+    struct dex_table *table = self->table;
+
+    if (step->target->push == NULL || !child_is_ours(step) ||
+        !dex_offload_pays(self, step->word, step->level))
+        return PANDO_BUSY;
+    enum pando_status status =
+        dex_offload_co(self, step->target->push, step->word, step->level, step->target->scratch);
+    if (status == PANDO_BUSY)
+        return status;
+    /* UNKNOWN: this member is none any more, and sends nothing that could meet with the call. */
+    frame_remove(&table->frames, index);
+    dex_frame_free(self, index);
+    step->pushed = status == PANDO_OK;
+    return status;
+}
+
+/* Keeps the parent from cooling while a child of it is in use that it does not name by its frame. */
+static bool use_parent(const struct step *step)
+{
+    struct frame *parent = frame_at(&step->self->table->frames, step->parent);
+    if (!frame_take(parent, step->parent_version))
+        return false;
+    atomic_fetch_add(&parent->users, 1);
+    frame_give(parent, false);
+    return true;
+}
+
+static void unuse(struct dex_table *table, uint32_t parent)
+{
+    atomic_fetch_sub(&frame_at(&table->frames, parent)->users, 1);
 }
 
 static enum pando_status load_co(struct step *step)
@@ -151,15 +232,31 @@ static enum pando_status load_co(struct step *step)
     struct frame *frame = frame_at(&table->frames, index);
     frame->address = step->word;
     atomic_store_explicit(&frame->state, FRAME_BUSY, memory_order_relaxed);
-    if (!frame_same(frame_at(&table->frames, step->parent), step->parent_version) ||
-        !frame_enter(&table->frames, index)) {
+    if (!use_parent(step)) {
+        dex_frame_free(self, index);
+        return PANDO_AGAIN;
+    }
+    frame->parent = step->parent;
+    if (!frame_enter(&table->frames, index)) {
+        unuse(table, step->parent);
         dex_frame_free(self, index);
         return PANDO_AGAIN;
     }
     dex_count(&table->stats.misses);
+    status = push_co(step, index);
+    if (status != PANDO_BUSY) {
+        unuse(table, step->parent);
+        return status;
+    }
     frame->epoch = dex_epoch(table);
     struct dex_scratch *scratch = dex_scratch_take(self);
+    uint64_t begin_ns = table->on.offload ? rt_now_ns() : 0;
     status = dex_read_co(self, step->word, scratch->page);
+    if (table->on.offload)
+        dex_read_took(table, fabric_address_node(step->word), rt_now_ns() - begin_ns);
+    /* Where a stale parent leads may be another owner's: that is never kept. */
+    if (status == PANDO_OK && !dex_covers(scratch->page, step->level, step->target))
+        status = PANDO_STALE;
     if (status == PANDO_OK) {
         page_copy(frame_bytes(&table->frames, index), scratch->page, table->layout.page_bytes);
         status = admit(step, index);
@@ -167,6 +264,8 @@ static enum pando_status load_co(struct step *step)
         frame_remove(&table->frames, index);
         dex_frame_free(self, index);
     }
+    if (!step->private)
+        unuse(table, step->parent);
     dex_scratch_give(self, scratch);
     return status;
 }
@@ -178,8 +277,12 @@ static enum pando_status child_co(struct step *step)
     if (frame_swizzled(step->word)) {
         step->child = (uint32_t)step->word;
         frame_prefetch(frames, step->child);
-        step->version = frame_look(frame_at(frames, step->child));
+        struct frame *child = frame_at(frames, step->child);
+        step->version = frame_look(child);
+        /* One that has begun to cool since the word was read is not to be gone through: nothing would
+         * keep it. (Beginning to cool changes the version, so that it is still hot while that stays.) */
         return frame_held(step->version) ||
+                       atomic_load_explicit(&child->state, memory_order_relaxed) != FRAME_HOT ||
                        !frame_same(frame_at(frames, step->parent), step->parent_version)
                    ? PANDO_AGAIN
                    : PANDO_OK;
@@ -194,16 +297,19 @@ enum pando_status dex_private_end_co(struct dex *self, uint32_t index)
     struct frame *frame = frame_at(&table->frames, index);
     enum pando_status status = PANDO_OK;
 
+    uint32_t parent = frame->parent;
     if (frame->dirty)
         status = dex_write_back_co(self, index);
     if (status != PANDO_OK) {
         /* It stays, so that nobody reads what is older: with us it ends. */
         atomic_store_explicit(&frame->state, FRAME_COOLING, memory_order_relaxed);
         frame_give(frame, true);
+        unuse(table, parent);
         return status;
     }
     frame_remove(&table->frames, index);
     dex_frame_free(self, index);
+    unuse(table, parent);
     return PANDO_OK;
 }
 
@@ -242,6 +348,10 @@ static enum pando_status descend_co(struct dex *self, const struct dex_target *t
         bool stale = status == PANDO_STALE;
         if (status != PANDO_OK && !stale)
             return status;
+        if (step.pushed) {
+            spot->pushed = true;
+            return PANDO_OK;
+        }
         if (!stale) {
             bool right = dex_covers(frame_bytes(frames, step.child), step.level, target);
             if (!step.private && !frame_same(frame_at(frames, step.child), step.version))
@@ -267,7 +377,6 @@ enum pando_status dex_find_co(struct dex *self, const struct dex_target *target,
 {
     struct frame_pause pause = {0};
 
-    dex_count_searches(self, 1);
     for (int restarts = 0; restarts < RESTARTS_MAX; restarts++) {
         enum pando_status status = descend_co(self, target, spot);
         if (status != PANDO_AGAIN)

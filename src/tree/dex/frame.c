@@ -13,7 +13,7 @@ struct frame_bucket {
     uint32_t first;
 };
 
-enum { PAUSE_STEPS = 12, LATCH_TRIES_MAX = 100000 };
+enum { PAUSE_STEPS = 12, LATCH_TRIES_MAX = 2000000 };
 static const uint64_t PAUSE_NS = 200;
 
 enum pando_status frames_create(struct frames *frames, uint32_t count, uint32_t page_bytes)

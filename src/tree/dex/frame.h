@@ -33,8 +33,10 @@ struct frame {
     uint32_t next;            /* in its bucket of the mapping, under that bucket's latch */
     _Atomic uint8_t state;
     atomic_bool dirty;      /* set before the log has a record of the change */
-    bool pinned;            /* never cools: the root */
-    _Atomic uint64_t end;   /* in the log, behind its last change */
+    _Atomic uint16_t users; /* tasks with a child of it that is BUSY; rises under its latch only */
+    bool orphan;          /* COOLING, but with pages below it that are cached and perhaps changed */
+    bool pinned;          /* never cools: the root */
+    _Atomic uint64_t end; /* in the log, behind its last change */
     _Atomic uint64_t first; /* in the log: the oldest change that is not in the pool */
     uint64_t epoch;         /* of the map that was known when it was read */
 };

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tree/dex/dex_int.h"
+#include "tree/dex/offload_fmt.h"
 
 enum { TRIES_MAX = 100000 };
 
@@ -20,18 +21,26 @@ enum pando_status dex_settle_co(struct dex *self, uint64_t end)
     return pool_fenced(table->pool) ? PANDO_FENCED : PANDO_TIMEOUT;
 }
 
-enum pando_status dex_local_get_co(struct dex *self, struct slice key, struct dex_scratch *scratch,
-                                   bool *blob, void *value, size_t capacity, size_t *size)
+enum pando_status dex_local_get_co(struct dex *self, const struct map_part *part, struct slice key,
+                                   struct dex_scratch *scratch, bool *blob, void *value,
+                                   size_t capacity, size_t *size)
 {
     struct dex_table *table = self->table;
-    struct dex_target target = {.key = key};
+    struct dex_push push = {.operation = DEX_WORK_GET, .part = part, .key = key};
+    struct dex_target target = {.key = key, .push = &push, .scratch = scratch};
     struct dex_spot spot;
-    (void)scratch;
 
     for (int tries = 0; tries < TRIES_MAX; tries++) {
         enum pando_status status = dex_find_co(self, &target, &spot);
         if (status != PANDO_OK)
             return status;
+        if (spot.pushed) {
+            *blob = push.old_blob;
+            *size = push.found.size;
+            memcpy(value, push.found.data, *size < capacity ? *size : capacity);
+            status = dex_settle_co(self, 0);
+            return status == PANDO_OK && !push.was_there ? PANDO_NOT_FOUND : status;
+        }
         struct frame *frame = frame_at(&table->frames, spot.frame);
         const uint8_t *bytes = frame_bytes(&table->frames, spot.frame);
         uint32_t index;
@@ -72,8 +81,8 @@ static enum pando_status try_co(struct dex *self, struct slice key, struct dex_s
                    ? PANDO_AGAIN
                    : dex_forward_get_co(self, owner, key, value, capacity, size);
     }
-    enum pando_status status =
-        dex_local_get_co(self, key, scratch, &blob, scratch->value, table->layout.page_bytes, size);
+    enum pando_status status = dex_local_get_co(self, guard.part, key, scratch, &blob,
+                                                scratch->value, table->layout.page_bytes, size);
     dex_leave(self, &guard);
     if (status != PANDO_OK)
         return status;

@@ -11,6 +11,20 @@
 
 enum { READS_MAX = 16, FIRST_READ = 512 };
 
+static uint32_t pad8(uint32_t size)
+{
+    return (size + 7) & ~(uint32_t)7;
+}
+
+/* Bytes of the block that it would take, wherever that lies. */
+static uint32_t encoded_bytes(const struct map *map)
+{
+    uint32_t bytes = MAP_HEADER + map->count * MAP_PART;
+    for (uint32_t i = 0; i < map->count; i++)
+        bytes += pad8((uint32_t)map->parts[i].low.size);
+    return bytes;
+}
+
 bool map_part_high(const struct map *map, const struct map_part *part, struct slice *high)
 {
     const struct map_part *next = part + 1;
@@ -30,14 +44,26 @@ struct map *map_create(void)
     return map;
 }
 
+/* Copies a key into the map's own memory, where there is room for it. */
+static struct slice keep_key(struct map *map, struct slice key)
+{
+    uint8_t *to = map->keys + map->key_bytes;
+    pando_assert(key.size <= sizeof(map->keys) - map->key_bytes);
+    memcpy(to, key.data, key.size);
+    map->key_bytes += (uint32_t)key.size;
+    return slice_of(to, key.size);
+}
+
 struct map *map_copy(const struct map *map)
 {
     struct map *copy = malloc(sizeof(*copy));
     if (copy == NULL)
         return NULL;
     *copy = *map;
+    /* Only keys that are in use: maps live on as copies of copies. */
+    copy->key_bytes = 0;
     for (uint32_t i = 0; i < copy->count; i++)
-        copy->parts[i].low.data = copy->keys + (map->parts[i].low.data - map->keys);
+        copy->parts[i].low = keep_key(copy, map->parts[i].low);
     return copy;
 }
 
@@ -46,15 +72,16 @@ enum pando_status map_cut(struct map *map, struct slice key)
     uint32_t at = (uint32_t)(map_find(map, key) - map->parts);
     if (slice_equal(map->parts[at].low, key))
         return PANDO_OK;
-    if (map->count == MAP_PARTS_MAX || map->key_bytes + key.size > sizeof(map->keys))
+    if (key.size > PANDO_KEY_MAX)
+        return PANDO_INVALID;
+    if (map->count == MAP_PARTS_MAX || map->key_bytes + key.size > sizeof(map->keys) ||
+        encoded_bytes(map) + MAP_PART + pad8((uint32_t)key.size) > MAP_BYTES)
         return PANDO_FULL;
     memmove(&map->parts[at + 2], &map->parts[at + 1],
             (map->count - at - 1) * sizeof(map->parts[0]));
     map->count++;
     map->parts[at + 1] = map->parts[at];
-    memcpy(map->keys + map->key_bytes, key.data, key.size);
-    map->parts[at + 1].low = slice_of(map->keys + map->key_bytes, key.size);
-    map->key_bytes += (uint32_t)key.size;
+    map->parts[at + 1].low = keep_key(map, key);
     return PANDO_OK;
 }
 
@@ -75,11 +102,6 @@ void map_join(struct map *map)
 }
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
-
-static uint32_t pad8(uint32_t size)
-{
-    return (size + 7) & ~(uint32_t)7;
-}
 
 static struct cell_place place_of(uint64_t pool, uint16_t table, fabric_address address)
 {
@@ -122,22 +144,24 @@ uint32_t map_encode(const struct map *map, uint64_t pool, uint16_t table, uint64
     return at;
 }
 
-static bool part_decode(struct map *map, uint32_t i, const uint8_t *bytes, uint32_t size)
+/* Keys lie one behind the other, where the encoder puts them: none over another. */
+static bool part_decode(struct map *map, uint32_t i, const uint8_t *bytes, uint32_t size,
+                        uint32_t *at)
 {
     struct map_part_fmt part;
     memcpy(&part, bytes + MAP_HEADER + i * MAP_PART, sizeof(part));
-    if (part.key_at > size || part.key_size > size - part.key_at ||
+    if (part.key_at != *at || part.key_size > size - *at || part.key_size > PANDO_KEY_MAX ||
         (i == 0) != (part.key_size == 0))
         return false;
-    memcpy(map->keys + map->key_bytes, bytes + part.key_at, part.key_size);
-    map->parts[i] = (struct map_part){.low = slice_of(map->keys + map->key_bytes, part.key_size),
-                                      .owner = part.owner,
-                                      .taker = part.taker,
-                                      .epoch = part.epoch,
-                                      .log = part.log,
-                                      .log_version = part.log_version};
-    map->key_bytes += part.key_size;
-    return i == 0 || slice_compare(map->parts[i - 1].low, map->parts[i].low) < 0;
+    *at += pad8(part.key_size);
+    map->parts[i] =
+        (struct map_part){.low = keep_key(map, slice_of(bytes + part.key_at, part.key_size)),
+                          .owner = part.owner,
+                          .taker = part.taker,
+                          .epoch = part.epoch,
+                          .log = part.log,
+                          .log_version = part.log_version};
+    return *at <= size && (i == 0 || slice_compare(map->parts[i - 1].low, map->parts[i].low) < 0);
 }
 
 bool map_decode(struct map *map, uint64_t pool, uint16_t table, fabric_address address,
@@ -159,11 +183,12 @@ bool map_decode(struct map *map, uint64_t pool, uint16_t table, fabric_address a
     map->root = head.root;
     map->count = head.parts;
     map->key_bytes = 0;
+    uint32_t at = MAP_HEADER + head.parts * MAP_PART;
     for (uint32_t i = 0; i < head.parts; i++) {
-        if (!part_decode(map, i, bytes, head.bytes))
+        if (!part_decode(map, i, bytes, head.bytes, &at))
             return false;
     }
-    return true;
+    return at == head.bytes;
 }
 
 /* ---- in the pool ----------------------------------------------------------------------------- */
@@ -242,15 +267,6 @@ static enum pando_status swap_root_co(struct pool_session *session, unsigned slo
                 found == from ? pool_root_swap_co(session, slot, from, to, &found) : PANDO_UNKNOWN;
     }
     return status;
-}
-
-/* What it takes does not depend on where it lies. */
-static uint32_t encoded_bytes(const struct map *map)
-{
-    uint32_t bytes = MAP_HEADER + map->count * MAP_PART;
-    for (uint32_t i = 0; i < map->count; i++)
-        bytes += pad8((uint32_t)map->parts[i].low.size);
-    return bytes;
 }
 
 enum pando_status map_swap_co(struct pool_session *session, unsigned slot, uint16_t table,

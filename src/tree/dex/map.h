@@ -62,7 +62,7 @@ bool map_part_high(const struct map *map, const struct map_part *part, struct sl
 struct map *map_create(void); /* NULL when memory is gone; one part of nobody */
 struct map *map_copy(const struct map *map);
 
-/* Makes a part begin at this key; FULL: too many. */
+/* Makes a part begin at this key; FULL: more than a block has room for; INVALID: no key is so long. */
 PANDO_MUST_CHECK enum pando_status map_cut(struct map *map, struct slice key);
 
 /* Makes one of neighbours that agree in everything. */

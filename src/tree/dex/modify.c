@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "tree/dex/call_fmt.h"
 #include "tree/dex/dex_int.h"
+#include "tree/dex/offload_fmt.h"
 
 enum { TRIES_MAX = 100000 };
 
@@ -267,13 +268,55 @@ static enum pando_status release_co(struct work *work, bool changed, bool write_
     return status;
 }
 
+/* What a memory node could do: a change that needs to know nothing, as it is known before. False: none. */
+static bool make_push(struct work *work, struct dex_push *push)
+{
+    const unsigned put = ENGINE_BLIND | ENGINE_ANYWHERE;
+    struct slice nothing = {0};
+    *push = (struct dex_push){.part = work->part, .key = work->key};
+    if (!work->self->table->on.offload || (work->edit->how & put) != put)
+        return false;
+    struct engine_change present = work->edit->fn(work->edit->context, &nothing);
+    struct engine_change absent = work->edit->fn(work->edit->context, NULL);
+    push->operation = present.what == ENGINE_REMOVE ? DEX_WORK_DELETE : DEX_WORK_PUT;
+    push->value = present.value;
+    if (push->operation == DEX_WORK_PUT)
+        return present.what == ENGINE_STORE && absent.what == ENGINE_STORE &&
+               !is_long(work->self->table, present.value);
+    push->value = nothing;
+    return true;
+}
+
+/* It was done elsewhere. */
+static enum pando_status pushed_co(struct work *work, const struct dex_push *push)
+{
+    struct dex *self = work->self;
+    struct slice nothing = {0};
+
+    (void)work->edit->fn(work->edit->context, push->was_there ? &nothing : NULL);
+    enum pando_status status = dex_settle_co(self, push->end);
+    if (status != PANDO_OK)
+        return PANDO_UNKNOWN;
+    if (push->old_blob) {
+        fabric_address address;
+        memcpy(&address, push->found.data, sizeof(address));
+        enum pando_status freed = blob_free_co(self->base.session, self->table->id, address);
+        (void)freed;
+    }
+    return PANDO_OK;
+}
+
 static enum pando_status try_co(struct work *work, bool *again)
 {
     struct dex *self = work->self;
     struct dex_table *table = self->table;
-    struct dex_target target = {.key = work->key};
+    struct dex_push push;
+    struct dex_target target = {.key = work->key, .scratch = work->scratch};
     struct engine_change change;
     enum verdict verdict = DONE;
+
+    if (make_push(work, &push))
+        target.push = &push;
 
     *again = true;
     enum pando_status status = dex_log_room_co(self);
@@ -281,6 +324,10 @@ static enum pando_status try_co(struct work *work, bool *again)
         status = dex_find_co(self, &target, &work->spot);
     if (status != PANDO_OK)
         return status;
+    if (work->spot.pushed) {
+        *again = false;
+        return pushed_co(work, &push);
+    }
     if (!work->spot.private &&
         !frame_take(frame_at(&table->frames, work->spot.frame), work->spot.version))
         return PANDO_OK;

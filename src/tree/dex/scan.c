@@ -18,13 +18,21 @@ struct scan {
     uint8_t cursor[PAGE_KEY_ROOM + 8];
     struct slice at; /* where to go on: in cursor */
     bool from_end;   /* reverse, and nothing has been read yet: no key is above where to begin */
-    uint64_t left;   /* pairs still wanted */
-    uint8_t *value;  /* a blob's */
+    uint64_t left;   /* pairs still wanted; 0: all there are */
+    uint32_t pairs_per_leaf, leaves;
+    uint8_t *value; /* a blob's */
     size_t value_capacity;
 };
 
 enum pando_status dex_local_leaf_co(struct dex *self, struct slice key, bool before,
                                     struct dex_scratch *scratch)
+{
+    return dex_scan_leaf_co(self, NULL, key, before, scratch, 0);
+}
+
+enum pando_status dex_scan_leaf_co(struct dex *self, const struct dex_guard *guard,
+                                   struct slice key, bool before, struct dex_scratch *scratch,
+                                   unsigned more)
 {
     struct dex_table *table = self->table;
     struct dex_target target = {.key = key, .before = before};
@@ -41,6 +49,8 @@ enum pando_status dex_local_leaf_co(struct dex *self, struct slice key, bool bef
             status = dex_private_end_co(self, spot.frame);
         else if (!frame_same(frame, spot.version))
             continue;
+        if (more > 0 && status == PANDO_OK)
+            dex_prefetch_co(self, guard, &spot, key, more);
         return status == PANDO_OK ? dex_settle_co(self, end) : status;
     }
     return PANDO_TIMEOUT;
@@ -48,11 +58,22 @@ enum pando_status dex_local_leaf_co(struct dex *self, struct slice key, bool bef
 
 /* ---- leaves ---------------------------------------------------------------------------------- */
 
-/* The part with the keys just below one begins before it. */
-static const struct map_part *part_of(const struct map *map, struct slice key, bool before)
+const struct map_part *dex_part_of(const struct map *map, struct slice key, bool before)
 {
     const struct map_part *part = map_find(map, key);
     return before && part > map->parts && slice_equal(part->low, key) ? part - 1 : part;
+}
+
+/* How many leaves there will be after this one, about; none when it is not known that there will. */
+static unsigned leaves_ahead(const struct scan *scan)
+{
+    enum { UNKNOWN_AHEAD = 4 };
+    uint32_t pairs = scan->pairs_per_leaf;
+    if (scan->range->reverse)
+        return 0;
+    if (scan->left == 0)
+        return scan->leaves > 0 ? UNKNOWN_AHEAD : 0;
+    return pairs == 0 ? 0 : (unsigned)(scan->left / pairs);
 }
 
 static enum pando_status leaf_once_co(struct scan *scan, bool before)
@@ -63,11 +84,12 @@ static enum pando_status leaf_once_co(struct scan *scan, bool before)
 
     dex_enter(self, scan->at, &guard);
     guard.part = scan->from_end ? &guard.map->parts[guard.map->count - 1]
-                                : part_of(guard.map, scan->at, before);
+                                : dex_part_of(guard.map, scan->at, before);
     uint8_t key[PAGE_KEY_ROOM];
     struct slice low = guard.part->low;
     if (dex_mine(self->table, guard.part)) {
-        enum pando_status status = dex_local_leaf_co(self, scan->at, before, scan->scratch);
+        enum pando_status status =
+            dex_scan_leaf_co(self, &guard, scan->at, before, scan->scratch, leaves_ahead(scan));
         dex_leave(self, &guard);
         return status;
     }
@@ -145,6 +167,36 @@ static void move_to(struct scan *scan, struct slice key)
     scan->from_end = false;
 }
 
+/* The same for words, of which nothing else has to be looked at: in rising order, from a low bound that is
+ * a key. */
+static enum pando_status deliver_words(struct scan *scan, uint32_t index, bool *more)
+{
+    const struct page_layout *layout = &scan->self->table->layout;
+    const uint8_t *page = scan->scratch->page;
+    uint32_t end = page_pairs(page);
+    uint64_t left = scan->left;
+
+    if (!scan->range->no_high && page_side(page, scan->range->high) == 0) {
+        (void)page_find(layout, page, scan->range->high, &end);
+        *more = false;
+    }
+    if (left > 0 && left <= end - index) {
+        end = index + (uint32_t)left;
+        *more = false;
+    }
+    for (uint32_t i = index; i < end; i++) {
+        uint64_t key, value;
+        page_words(layout, page, i, &key, &value);
+        if (!scan->fn(scan->context, slice_of(&key, 8), slice_of(&value, 8))) {
+            *more = false;
+            return PANDO_OK;
+        }
+    }
+    if (left > 0)
+        scan->left = left - (end - index);
+    return PANDO_OK;
+}
+
 /* Delivers a leaf's pairs. *more: the caller wants to go on. STALE: begin again at the cursor, which is
  * behind what was delivered. */
 static enum pando_status deliver_co(struct scan *scan, bool *more)
@@ -158,6 +210,8 @@ static enum pando_status deliver_co(struct scan *scan, bool *more)
     *more = true;
     if (!reverse)
         (void)page_find(layout, page, scan->at, &index);
+    if (!reverse && layout->key_size == 8 && layout->value_size == 8 && scan->range->low.size == 8)
+        return deliver_words(scan, index, more);
     for (uint32_t i = reverse ? 0 : index; i < pairs && *more; i++) {
         uint32_t which = reverse ? pairs - 1 - i : i;
         struct slice key = page_key(layout, page, which, scan->scratch->key), value;
@@ -212,6 +266,7 @@ enum pando_status dex_scan_co(struct engine *engine, const struct engine_range *
     struct dex *self = dex_of(engine);
     struct scan scan = {
         .self = self, .range = range, .fn = fn, .context = context, .left = range->limit};
+    scan.pairs_per_leaf = self->pairs_per_leaf;
     struct dex_retry retry = {0};
     enum pando_status status;
     bool more = true;
@@ -235,6 +290,8 @@ enum pando_status dex_scan_co(struct engine *engine, const struct engine_range *
         status = leaf_co(&scan, range->reverse);
         if (status != PANDO_OK)
             break;
+        scan.pairs_per_leaf = self->pairs_per_leaf = page_pairs(scan.scratch->page);
+        scan.leaves++;
         status = deliver_co(&scan, &more);
         if (status == PANDO_STALE && (status = dex_retry_co(self, &retry)) == PANDO_OK)
             continue;

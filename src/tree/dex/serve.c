@@ -62,9 +62,9 @@ static enum pando_status serve_get_co(struct dex *self, struct dex_scratch *scra
         return PANDO_INVALID;
     if (!enter_ours_co(self, request->body, &guard))
         return PANDO_STALE;
-    enum pando_status status =
-        dex_local_get_co(self, request->body, scratch, &blob, request->reply + sizeof(head),
-                         FABRIC_CALL_BYTES_MAX - sizeof(head) - 64, &size);
+    enum pando_status status = dex_local_get_co(self, guard.part, request->body, scratch, &blob,
+                                                request->reply + sizeof(head),
+                                                FABRIC_CALL_BYTES_MAX - sizeof(head) - 64, &size);
     dex_leave(self, &guard);
     if (status == PANDO_NOT_FOUND)
         return PANDO_OK; /* an empty reply */
@@ -158,17 +158,19 @@ static enum pando_status serve_leaf_co(struct dex *self, struct dex_scratch *scr
     memcpy(&head, request->body.data, sizeof(head));
     struct slice key =
         slice_of(request->body.data + sizeof(head), request->body.size - sizeof(head));
-    /* The keys just below one that begins a part are the part's before it. */
     dex_enter(self, key, &guard);
-    const struct map_part *part = guard.part;
-    if (head.before && part > guard.map->parts && slice_equal(part->low, key))
-        part--;
+    const struct map_part *part = dex_part_of(guard.map, key, head.before != 0);
     uint8_t low[PAGE_KEY_ROOM];
     struct slice in = head.before ? slice_of(low, part->low.size) : key;
     memcpy(low, part->low.data, part->low.size);
     dex_leave(self, &guard);
     if (!enter_ours_co(self, in, &guard))
         return PANDO_STALE;
+    /* It may have been cut meanwhile: leaves of others are never looked at. */
+    if (guard.part != dex_part_of(guard.map, key, head.before != 0)) {
+        dex_leave(self, &guard);
+        return PANDO_STALE;
+    }
     enum pando_status status = dex_local_leaf_co(self, key, head.before != 0, scratch);
     dex_leave(self, &guard);
     if (status != PANDO_OK)
@@ -226,9 +228,13 @@ static enum pando_status answer_co(void *context, struct pool_session *session,
     case DEX_CALL_GIVE:
         status = serve_give_co(self, request);
         break;
-    case DEX_CALL_PING:
+    case DEX_CALL_PING: {
+        uint64_t load = atomic_load(&table->load);
+        memcpy(request->reply, &load, sizeof(load));
+        request->reply_size = sizeof(load);
         status = PANDO_OK;
         break;
+    }
     default:
         break;
     }

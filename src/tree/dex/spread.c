@@ -5,14 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "tree/dex/call_fmt.h"
 #include "tree/dex/dex_int.h"
 
 enum { MEMBERS_MAX = 64, BOUNDS_PER_MEMBER = 8 };
 
-/* Who has the table open: those that answer, and perhaps this process. */
+/* Who has the table open: those that answer, and perhaps this process; and how much each had to do
+ * lately. */
 static enum pando_status participants_co(struct dex *self, bool others, uint64_t out[MEMBERS_MAX],
-                                         unsigned *count)
+                                         uint64_t loads[MEMBERS_MAX], unsigned *count)
 {
     struct dex_table *table = self->table;
     unsigned found = 0;
@@ -24,14 +26,18 @@ static enum pando_status participants_co(struct dex *self, bool others, uint64_t
     for (unsigned i = 0; i < found && status == PANDO_OK && *count < MEMBERS_MAX; i++) {
         struct fabric_identity identity = {.member = members[i].member,
                                            .incarnation = members[i].beat.incarnation};
-        uint32_t size;
+        uint32_t size = 0;
+        uint64_t load = atomic_load(&table->load);
         bool us = map_member(identity) == dex_self(table);
         if (members[i].beat.state != POOL_ALIVE)
             continue;
-        if (us ? !others
+        if (us ? others
                : pool_call_co(self->base.session, identity, table->id, DEX_CALL_PING,
-                              slice_of(NULL, 0), NULL, 0, &size) == PANDO_OK)
-            out[(*count)++] = map_member(identity);
+                              slice_of(NULL, 0), &load, sizeof(load), &size) != PANDO_OK ||
+                     size != sizeof(load))
+            continue;
+        loads[*count] = load;
+        out[(*count)++] = map_member(identity);
     }
     free(members);
     return status;
@@ -81,11 +87,11 @@ static struct dex_range rest_of_part(struct dex *self, struct slice key,
 enum pando_status dex_move_co(struct engine *engine, struct slice key, uint64_t choice)
 {
     struct dex *self = dex_of(engine);
-    uint64_t members[MEMBERS_MAX];
+    uint64_t members[MEMBERS_MAX], loads[MEMBERS_MAX];
     uint8_t high[PAGE_KEY_ROOM];
     unsigned count;
 
-    enum pando_status status = participants_co(self, false, members, &count);
+    enum pando_status status = participants_co(self, false, members, loads, &count);
     if (status != PANDO_OK || count == 0)
         return status;
     struct dex_range range = rest_of_part(self, key, high);
@@ -152,10 +158,10 @@ enum pando_status dex_spread_co(struct engine *engine, bool others, unsigned *pr
     struct dex *self = dex_of(engine);
     struct dex_table *table = self->table;
     struct bounds bounds = {0};
-    uint64_t members[MEMBERS_MAX];
+    uint64_t members[MEMBERS_MAX], loads[MEMBERS_MAX];
     unsigned count = 0;
 
-    enum pando_status status = participants_co(self, others, members, &count);
+    enum pando_status status = participants_co(self, others, members, loads, &count);
     *processes = status == PANDO_OK ? count : 0;
     if (*processes == 0)
         return status;
@@ -197,4 +203,63 @@ enum pando_status dex_spread_co(struct engine *engine, bool others, unsigned *pr
     free(bounds.keys);
     free(bounds.sizes);
     return status;
+}
+
+/* ---- balance --------------------------------------------------------------------------------- */
+
+/* The key in the middle of the pages of this process; false: there is none to cut at. */
+static bool middle_co(struct dex *self, uint8_t key[PAGE_KEY_ROOM], size_t *size)
+{
+    struct dex_table *table = self->table;
+    struct bounds bounds = {0};
+    size_t mine = 0, seen = 0;
+    struct dex_guard guard;
+    uint8_t level = page_level(frame_bytes(&table->frames, table->root_frame));
+
+    for (; level > 0 && bounds.count < BOUNDS_PER_MEMBER * 4; level--) {
+        bounds.count = 0;
+        if (collect_co(self, table->root, level, &bounds) != PANDO_OK)
+            break;
+    }
+    dex_enter(self, slice_of(NULL, 0), &guard);
+    for (size_t i = 0; i < bounds.count; i++)
+        mine += dex_mine(table, map_find(guard.map, bounds_at(&bounds, i)));
+    *size = 0;
+    for (size_t i = 0; i < bounds.count && mine > 1; i++) {
+        struct slice bound = bounds_at(&bounds, i);
+        if (!dex_mine(table, map_find(guard.map, bound)) || seen++ < mine / 2)
+            continue;
+        memcpy(key, bound.data, bound.size);
+        *size = bound.size;
+        break;
+    }
+    dex_leave(self, &guard);
+    free(bounds.keys);
+    free(bounds.sizes);
+    return *size > 0;
+}
+
+void dex_balance_co(struct dex *self)
+{
+    enum { BUSY_OPERATIONS = 10000, OVER_NUMERATOR = 3, OVER_DENOMINATOR = 2 };
+    uint64_t members[MEMBERS_MAX], loads[MEMBERS_MAX], sum = 0;
+    uint64_t mine = atomic_load(&self->table->load);
+    unsigned count = 0, least = 0;
+    uint8_t key[PAGE_KEY_ROOM], high[PAGE_KEY_ROOM];
+    size_t size;
+
+    /* With little to do it does not matter who does it. */
+    if (mine < BUSY_OPERATIONS || participants_co(self, false, members, loads, &count) != PANDO_OK)
+        return;
+    for (unsigned i = 0; i < count; i++) {
+        sum += loads[i];
+        least = loads[i] < loads[least] ? i : least;
+    }
+    if (count < 2 || mine * count * OVER_DENOMINATOR <= sum * OVER_NUMERATOR ||
+        !middle_co(self, key, &size))
+        return;
+    struct dex_range range = rest_of_part(self, slice_of(key, size), high);
+    enum pando_status status = dex_give_co(self, &range, members[least]);
+    log_info("gave keys to a process with less to do", log_u64("table", self->table->id),
+             log_u64("to", map_identity(members[least]).member), log_status("status", status));
 }

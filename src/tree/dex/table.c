@@ -11,7 +11,7 @@
 
 enum {
     CACHE_BYTES = 256 * 1024 * 1024,
-    FRAMES_MIN = 192,  /* tasks that are at work hold a few each */
+    FRAMES_MIN = 24,   /* tasks that are at work hold a few each */
     COOLING_PART = 10, /* of the frames */
 };
 
@@ -207,7 +207,7 @@ void dex_handle_destroy(struct dex *self)
     struct dex_table *table = self->table;
     rt_latch_lock(&table->handles_latch);
     list_remove(&self->link);
-    atomic_fetch_add(&table->stats.searches, atomic_load(&self->searches));
+    table->operations_before += atomic_load(&self->operations);
     rt_latch_unlock(&table->handles_latch);
     rt_latch_lock(&table->free_latch);
     while (self->free_count > 0) {
@@ -423,12 +423,13 @@ static void close_co(struct engine_table *base, struct pool_session *session)
     table_free(table);
 }
 
-static uint64_t searches(struct dex_table *table)
+uint64_t dex_operations(struct dex_table *table)
 {
     rt_latch_lock(&table->handles_latch);
-    uint64_t sum = atomic_load(&table->stats.searches);
+    uint64_t sum = table->operations_before;
     list_for_each (link, &table->handles)
-        sum += atomic_load(&container_of(link, struct dex, link)->searches);
+        sum += atomic_load_explicit(&container_of(link, struct dex, link)->operations,
+                                    memory_order_relaxed);
     rt_latch_unlock(&table->handles_latch);
     return sum;
 }
@@ -437,9 +438,10 @@ static void stats(const struct engine_table *base, struct engine_stats *out)
 {
     struct dex_table *table = container_of((struct engine_table *)base, struct dex_table, base);
     uint32_t used = atomic_load(&table->fresh) - table->free_count;
-    uint64_t all = searches(table), misses = atomic_load(&table->stats.misses);
+    uint64_t operations = dex_operations(table);
+    uint64_t misses = atomic_load(&table->stats.misses);
     *out = (struct engine_stats){
-        .cache_hits = all > misses ? all - misses : 0, /* a search may miss several pages */
+        .cache_hits = operations > misses ? operations - misses : 0, /* what needed nothing else */
         .cache_misses = misses,
         .cache_bytes = (uint64_t)used * table->layout.page_bytes,
         .cache_entries = used,
@@ -473,4 +475,5 @@ const struct engine_ops dex_engine = {
     .spread_co = dex_spread_co,
     .keep_co = dex_keep_co,
     .retire_co = retire_co,
+    .owns = dex_owns,
 };

@@ -30,6 +30,8 @@ void dex_enter(struct dex *self, struct slice key, struct dex_guard *guard)
             break;
         count_by(&self->active[guard->parity], -1, memory_order_release);
     }
+    uint64_t operations = atomic_load_explicit(&self->operations, memory_order_relaxed);
+    atomic_store_explicit(&self->operations, operations + 1, memory_order_relaxed);
     guard->map = atomic_load_explicit(&table->map, memory_order_acquire);
     guard->part = map_find(guard->map, key);
 }
@@ -39,6 +41,16 @@ void dex_leave(struct dex *self, struct dex_guard *guard)
     count_by(&self->active[guard->parity], -1, memory_order_release);
     guard->map = NULL;
     guard->part = NULL;
+}
+
+bool dex_owns(struct engine *engine, struct slice key)
+{
+    struct dex *self = dex_of(engine);
+    struct dex_guard guard;
+    dex_enter(self, key, &guard);
+    bool mine = dex_mine(self->table, guard.part);
+    dex_leave(self, &guard);
+    return mine;
 }
 
 static bool drained(struct dex_table *table, unsigned parity)

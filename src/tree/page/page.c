@@ -116,10 +116,10 @@ static bool packed_sound(const struct page_layout *layout, const uint8_t *bytes,
     struct page_heap heap = heap_of(bytes);
     uint32_t at = slots_at(shape);
     uint32_t end = at + (uint32_t)shape.pairs * PAGE_SLOT;
+    uint32_t named = heap.garbage;
 
     if (end > layout->page_bytes || heap.begin < end || heap.begin > layout->page_bytes ||
-        heap.begin % 8 != 0 || heap.prefix > shape.low_size ||
-        heap.garbage > layout->page_bytes - heap.begin)
+        heap.begin % 8 != 0 || heap.prefix > shape.low_size)
         return false;
     for (; at < end; at += PAGE_SLOT) {
         struct page_slot slot = slot_read(bytes, at);
@@ -128,8 +128,10 @@ static bool packed_sound(const struct page_layout *layout, const uint8_t *bytes,
             return false;
         if (shape.level > 0 && (slot.value_size != 8 || slot.blob))
             return false;
+        named += pad8(slot.key_size) + pad8(slot.value_size);
     }
-    return true;
+    /* Pairs that share bytes would not fit when they are put apart. */
+    return named == layout->page_bytes - heap.begin;
 }
 
 static bool sound(const struct page_layout *layout, const uint8_t *bytes)

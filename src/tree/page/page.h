@@ -181,6 +181,10 @@ struct slice page_key(const struct page_layout *layout, const uint8_t *bytes, ui
 uint32_t page_value(const struct page_layout *layout, const uint8_t *bytes, uint32_t index,
                     void *to, size_t capacity, bool *blob);
 
+/* Key and value of pair `index`, both of 8 bytes, as they are in memory. */
+void page_words(const struct page_layout *layout, const uint8_t *bytes, uint32_t index,
+                uint64_t *key, uint64_t *value);
+
 /* ---- changes: one writer ----------------------------------------------------------------------- */
 
 /* What a pair is. */

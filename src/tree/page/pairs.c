@@ -167,7 +167,7 @@ struct slice page_key(const struct page_layout *layout, const uint8_t *bytes, ui
         uint64_t word = __builtin_bswap64(page_word(bytes, WORDS_AT + clamp(index, last) * 8));
         memcpy(to, &word, sizeof(word));
         /* The lowest child of an inner page may have an empty key. */
-        return slice_of(to, index == 0 && shape.level > 0 ? shape.low_size : 8);
+        return slice_of(to, index == 0 && shape.level > 0 ? clamp(shape.low_size, 8) : 8);
     }
     struct page_slot slot = packed_slot(layout, bytes, shape, index);
     uint32_t size = clamp(slot.key_size, PAGE_KEY_ROOM);
@@ -193,6 +193,13 @@ uint32_t page_value(const struct page_layout *layout, const uint8_t *bytes, uint
     }
     page_load(bytes, at, to, size < capacity ? size : capacity);
     return size;
+}
+
+void page_words(const struct page_layout *layout, const uint8_t *bytes, uint32_t index,
+                uint64_t *key, uint64_t *value)
+{
+    *key = __builtin_bswap64(page_word(bytes, WORDS_AT + index * 8));
+    *value = page_word(bytes, words_values_at(layout, 0) + index * 8);
 }
 
 /* ---- changing -------------------------------------------------------------------------------- */

@@ -429,7 +429,7 @@ static enum pando_status lock_leaf_co(struct change *change, fabric_address addr
 
     for (int moves = 0; moves < MOVES_MAX; moves++) {
         enum pando_status status =
-            sherman_lock_co(self, address, change->scratch->node, work, &change->lock);
+            sherman_lock_leaf_co(self, address, change->scratch->node, work, &change->lock);
         if (status != PANDO_OK || change->lock.local.done)
             return status;
         enum sherman_fit fit = FIT_NOT;

@@ -71,41 +71,70 @@ static enum pando_status global_lock_co(struct sherman *self, struct sherman_loc
     }
 }
 
-enum pando_status sherman_lock_co(struct sherman *self, fabric_address node, uint8_t *bytes,
-                                  void *work, struct sherman_lock *lock)
+/* The node's READ alone, with nothing to finish if it fails: then both locks are let go of. */
+static enum pando_status read_locked_co(struct sherman *self, struct sherman_lock *lock,
+                                        uint8_t *bytes)
+{
+    struct fabric_op read =
+        fabric_read(fabric_address_offset(lock->node), bytes, self->table->layout.node_bytes);
+    enum pando_status status = sherman_write_co(self, fabric_address_node(lock->node), &read, 1);
+    if (status == PANDO_OK)
+        return PANDO_OK;
+    enum pando_status released = sherman_unlock_co(self, lock);
+    (void)released;
+    return status;
+}
+
+/* After the local lock. */
+static enum pando_status lock_rest_co(struct sherman *self, struct sherman_lock *lock, bool alone,
+                                      uint8_t *bytes)
+{
+    lock->held = true;
+    lock->alone = alone;
+    if (lock->local.handed && (lock->local.word != 0 || alone)) {
+        lock->global.word = lock->local.word;
+        lock->alone = lock->global.word == 0;
+        if (lock->local.node == lock->node)
+            return PANDO_OK; /* its bytes are there, and nobody else could have changed it */
+        return read_locked_co(self, lock, bytes);
+    }
+    if (alone)
+        return read_locked_co(self, lock, bytes);
+    enum pando_status status = global_lock_co(self, lock, lock->node, bytes);
+    if (status != PANDO_OK)
+        lock_forget(self, lock);
+    return status;
+}
+
+static enum pando_status lock_co(struct sherman *self, bool alone, uint8_t *bytes, void *work,
+                                 struct sherman_lock *lock)
 {
     struct sherman_table *table = self->table;
-    *lock = (struct sherman_lock){.global.address = lock_address(self, node), .node = node};
 
     if (table->on.hierarchical) {
         uint64_t deadline_ns = rt_coarse_ns() + PATIENCE_LEASES * pool_lease_ns(table->pool);
         struct local_lock_offer offer = {
-            .bytes = bytes, .node = node, .work = table->on.adopt ? work : NULL};
+            .bytes = bytes, .node = lock->node, .work = table->on.adopt ? work : NULL};
         enum pando_status status = local_lock_take_co(table->locks, lock->global.address,
                                                       deadline_ns, &offer, &lock->local);
         if (status != PANDO_OK || lock->local.done)
             return status;
     }
-    lock->held = true;
-    enum pando_status status;
-    if (lock->local.handed) {
-        lock->global.word = lock->local.word;
-        if (lock->local.node == node)
-            return PANDO_OK; /* its bytes are there, and nobody else could have changed it */
-        struct fabric_op read =
-            fabric_read(fabric_address_offset(node), bytes, table->layout.node_bytes);
-        status = sherman_write_co(self, fabric_address_node(node), &read, 1);
-        if (status == PANDO_OK)
-            return PANDO_OK;
-        /* Both locks are ours and there is nothing to finish: let go of them. */
-        enum pando_status released = sherman_unlock_co(self, lock);
-        (void)released;
-        return status;
-    }
-    status = global_lock_co(self, lock, node, bytes);
-    if (status != PANDO_OK)
-        lock_forget(self, lock);
-    return status;
+    return lock_rest_co(self, lock, alone, bytes);
+}
+
+enum pando_status sherman_lock_co(struct sherman *self, fabric_address node, uint8_t *bytes,
+                                  struct sherman_lock *lock)
+{
+    *lock = (struct sherman_lock){.global.address = lock_address(self, node), .node = node};
+    return lock_co(self, false, bytes, NULL, lock);
+}
+
+enum pando_status sherman_lock_leaf_co(struct sherman *self, fabric_address node, uint8_t *bytes,
+                                       void *work, struct sherman_lock *lock)
+{
+    *lock = (struct sherman_lock){.global.address = lock_address(self, node), .node = node};
+    return lock_co(self, self->table->on.alone, bytes, work, lock);
 }
 
 enum pando_status sherman_try_lock_co(struct sherman *self, fabric_address node,
@@ -222,10 +251,10 @@ enum pando_status sherman_commit_co(struct sherman *self, struct sherman_lock *l
     pando_assert(lock->held);
     lock->local.word = lock->global.word;
     bool handover = table->on.hierarchical && local_lock_successor(table->locks, &lock->local);
-    if (handover || !table->on.combine) {
+    if (handover || lock->alone || !table->on.combine) {
         if (count > 0)
             status = sherman_write_co(self, node, ops, count);
-        if (status == PANDO_OK && !handover)
+        if (status == PANDO_OK && !handover && !lock->alone)
             status = release_list_co(self, lock, &unlock, 1);
     } else {
         ops[count] = unlock;

@@ -17,18 +17,19 @@
 /* Every technique can be switched off; the last are for tests only and break the engine on
  * purpose. */
 struct sherman_switches {
-    bool combine;                /* write-back and unlock in one list */
-    bool onchip;                 /* said here, done by the simulated NIC: locks in on-chip memory */
-    bool hierarchical;           /* local locks before global ones */
-    bool queue;                  /* waiters line up */
-    bool handover;               /* the global lock is passed on inside the process */
-    bool twolevel;               /* writes of one entry instead of the whole leaf */
-    bool cache;                  /* copies of inner nodes */
-    bool lockread;               /* the leaf's READ rides behind the lock's CAS */
-    bool backoff;                /* growing pauses between tries for a remote lock */
-    bool reuse;                  /* the leaf's bytes are passed on with its lock */
-    bool adopt;                  /* a holder does the work of those who wait for its leaf */
-    bool merge;                  /* underfull nodes are merged */
+    bool combine;      /* write-back and unlock in one list */
+    bool onchip;       /* said here, done by the simulated NIC: locks in on-chip memory */
+    bool hierarchical; /* local locks before global ones */
+    bool queue;        /* waiters line up */
+    bool handover;     /* the global lock is passed on inside the process */
+    bool twolevel;     /* writes of one entry instead of the whole leaf */
+    bool cache;        /* copies of inner nodes */
+    bool lockread;     /* the leaf's READ rides behind the lock's CAS */
+    bool backoff;      /* growing pauses between tries for a remote lock */
+    bool reuse;        /* the leaf's bytes are passed on with its lock */
+    bool adopt;        /* a holder does the work of those who wait for its leaf */
+    bool merge;        /* underfull nodes are merged */
+    bool alone;        /* off: no global locks of leaves; see README.md, "A baseline for others" */
     bool cells, fences, intents; /* break-cells, break-fences, break-intents */
 };
 
@@ -120,15 +121,20 @@ struct sherman_lock {
     struct pool_lock global;
     struct local_lock_grant local;
     bool held;
+    bool alone; /* the local one only: global.word is 0 */
     fabric_address node;
     uint8_t *known; /* the node's bytes as they were read; NULL: they are not to be passed on */
 };
 
-/* Locks a node's lock word and reads the node, both in one list where that is switched on. With
- * `work` somebody else may do that work; lock->local.done then, and nothing is held. */
+/* Locks a node's lock word and reads the node, both in one list where that is switched on. */
 PANDO_MUST_CHECK enum pando_status sherman_lock_co(struct sherman *self, fabric_address node,
-                                                   uint8_t *bytes, void *work,
-                                                   struct sherman_lock *lock);
+                                                   uint8_t *bytes, struct sherman_lock *lock);
+
+/* The same for a leaf. With `work` somebody else may do that work; lock->local.done then, and nothing
+ * is held. */
+PANDO_MUST_CHECK enum pando_status sherman_lock_leaf_co(struct sherman *self, fabric_address node,
+                                                        uint8_t *bytes, void *work,
+                                                        struct sherman_lock *lock);
 
 /* Without waiting: BUSY if anybody holds it. */
 PANDO_MUST_CHECK enum pando_status sherman_try_lock_co(struct sherman *self, fabric_address node,

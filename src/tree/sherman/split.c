@@ -304,7 +304,7 @@ static enum pando_status adopt_once_co(struct sherman *self, struct scratch *scr
     if (status != PANDO_OK)
         return status;
     fabric_address parent = header.address;
-    status = sherman_lock_co(self, parent, scratch->node, NULL, &lock);
+    status = sherman_lock_co(self, parent, scratch->node, &lock);
     if (status != PANDO_OK)
         return status;
     if (!node_header_read(&self->table->layout, parent, scratch->node, &header) ||

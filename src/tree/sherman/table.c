@@ -28,6 +28,7 @@ static const struct engine_switch switches[] = {
     {"reuse", offsetof(struct sherman_switches, reuse)},
     {"adopt", offsetof(struct sherman_switches, adopt)},
     {"merge", offsetof(struct sherman_switches, merge)},
+    {"+alone", offsetof(struct sherman_switches, alone)},
     {"break-cells", offsetof(struct sherman_switches, cells)},
     {"break-fences", offsetof(struct sherman_switches, fences)},
     {"break-intents", offsetof(struct sherman_switches, intents)},
@@ -120,6 +121,12 @@ static enum pando_status table_fill(struct sherman_table *table, struct pool_ses
         sherman_engine.name, switches, SWITCHES, &table->on, config->without, error, error_bytes);
     if (status != PANDO_OK)
         return status;
+    if (table->on.alone && !table->on.hierarchical) {
+        snprintf(error, error_bytes, "+alone needs hierarchical: it has local locks only");
+        return PANDO_INVALID;
+    }
+    if (table->on.alone)
+        table->on.merge = false; /* a neighbour may be another's */
     status = pool_table_open_co(session, name, &table->slot, &entry);
     if (status != PANDO_OK) {
         snprintf(error, error_bytes, "table '%s': %s", name, pando_status_text(status));

@@ -1,0 +1,197 @@
+/*
+ * offload.c - having a memory node finish an operation at a page that is not cached: one call instead
+ * of a READ for every level below it. Whether that is faster is estimated from how long calls and
+ * READs took lately, for each memory node; now and then the other way is tried, so that both are
+ * known.
+ *
+ * While a call is under way a BUSY frame stands for the page, so that nobody else loads it. What a
+ * change touched and is still cached is forgotten afterwards.
+ */
+#include <string.h>
+
+#include "tree/dex/dex_int.h"
+#include "tree/dex/offload_fmt.h"
+
+enum {
+    SAMPLES = 50, /* of the moving averages */
+    CONTRARY_ONE_OF = 100,
+    LOCAL_SEARCH_NS = 300,  /* of a cached page: l_s */
+    OVERHEAD_PERCENT = 130, /* what keeping a page costs besides: c */
+};
+
+/* ---- the estimate ---------------------------------------------------------------------------- */
+
+static void average(_Atomic uint64_t *average_ns, uint64_t sample_ns)
+{
+    uint64_t old = atomic_load_explicit(average_ns, memory_order_relaxed);
+    uint64_t now = old == 0 ? sample_ns : old - old / SAMPLES + sample_ns / SAMPLES;
+    atomic_store_explicit(average_ns, now > 0 ? now : 1, memory_order_relaxed);
+}
+
+void dex_read_took(struct dex_table *table, uint16_t node, uint64_t duration_ns)
+{
+    average(&table->costs[node % DEX_COST_NODES].read_ns, duration_ns);
+}
+
+bool dex_offload_pays(struct dex *self, fabric_address page, uint8_t level)
+{
+    struct dex_table *table = self->table;
+    struct dex_cost *cost = &table->costs[fabric_address_node(page) % DEX_COST_NODES];
+    uint64_t read_ns = atomic_load_explicit(&cost->read_ns, memory_order_relaxed);
+    uint64_t call_ns = atomic_load_explicit(&cost->call_ns, memory_order_relaxed);
+
+    if (!table->on.offload || level > DEX_SUBTREE_LEVEL)
+        return false;
+    /* Nothing below it is cached but what is clean, unless a page above it was split lately. */
+    if (level > 0 && atomic_load(&table->orphans) > 0)
+        return false;
+    bool pays = call_ns * 100 < (level + 1u) * (read_ns + LOCAL_SEARCH_NS) * OVERHEAD_PERCENT;
+    if (table->offload_only)
+        return true;
+    return prng_next(&self->prng) % CONTRARY_ONE_OF == 0 ? !pays : pays;
+}
+
+/* ---- the call -------------------------------------------------------------------------------- */
+
+static size_t pack(struct dex *self, const struct dex_push *push, fabric_address page,
+                   uint8_t level, fabric_address slot, uint8_t *body)
+{
+    const struct page_layout *layout = &self->table->layout;
+    struct dex_work_request head = {.engine = DEX_WORK,
+                                    .operation = (uint8_t)push->operation,
+                                    .blob = push->blob,
+                                    .table = self->table->id,
+                                    .level = level,
+                                    .page = page,
+                                    .epoch = push->stamp.epoch,
+                                    .lsn = push->stamp.lsn,
+                                    .slot = slot,
+                                    .page_bytes = layout->page_bytes,
+                                    .key_size = layout->key_size,
+                                    .value_size = layout->value_size,
+                                    .key_max = layout->key_max,
+                                    .value_max = layout->value_max,
+                                    .key_bytes = (uint16_t)push->key.size,
+                                    .value_bytes = (uint16_t)push->value.size};
+    memcpy(body, &head, sizeof(head));
+    memcpy(body + sizeof(head), push->key.data, push->key.size);
+    if (push->value.size > 0)
+        memcpy(body + sizeof(head) + push->key.size, push->value.data, push->value.size);
+    return sizeof(head) + push->key.size + push->value.size;
+}
+
+static enum pando_status call_co(struct dex *self, uint16_t node, struct slice body, uint8_t *reply,
+                                 uint32_t *size)
+{
+    enum pando_status status = pool_reconnect_co(self->base.session, node);
+    if (status != PANDO_OK)
+        return status;
+    return fabric_call_co(pool_endpoint(self->base.session, node), POOL_WORK, body, reply,
+                          FABRIC_CALL_BYTES_MAX, size);
+}
+
+/* The record first: the change has a place in the log before the memory node makes it (R37). */
+static enum pando_status log_push_co(struct dex *self, struct dex_push *push)
+{
+    struct dex_table *table = self->table;
+    struct dex_log_record record = {.kind = push->operation == DEX_WORK_DELETE ? DEX_LOG_DELETE
+                                            : push->blob                       ? DEX_LOG_BLOB
+                                                                               : DEX_LOG_PUT,
+                                    .epoch = push->part->epoch,
+                                    .key = push->key,
+                                    .value = push->value};
+    push->stamp.epoch = push->part->epoch;
+    if (table->log == NULL)
+        return PANDO_OK;
+    enum pando_status status = dex_log_append(table->log, &record, &push->stamp.lsn, &push->end);
+    return status == PANDO_OK ? dex_log_wait_co(table->log, self->base.session, push->end) : status;
+}
+
+/* A cached copy of a leaf that the memory node has changed is not to be used any more. */
+static void forget_leaf_co(struct dex *self, fabric_address leaf)
+{
+    struct dex_table *table = self->table;
+    uint32_t index = table->on.invalidate ? frame_find(&table->frames, leaf) : FRAME_NONE;
+    if (index == FRAME_NONE)
+        return;
+    struct frame *frame = frame_at(&table->frames, index);
+    frame_latch_co(frame);
+    if (frame->address == leaf &&
+        atomic_load_explicit(&frame->state, memory_order_relaxed) == FRAME_COOLING &&
+        !frame->dirty) {
+        (void)cooling_remove(&table->cooling, leaf, index);
+        dex_evict(self, index);
+    } else {
+        frame_give(frame, false);
+    }
+}
+
+static enum pando_status reply_read(struct dex_push *push, const uint8_t *reply, uint32_t size)
+{
+    struct dex_work_reply head;
+    if (size < sizeof(head))
+        return PANDO_CORRUPT;
+    memcpy(&head, reply, sizeof(head));
+    push->was_there = head.was_there == 1;
+    push->old_blob = head.blob == 1;
+    push->leaf = head.leaf;
+    push->found = slice_of(reply + sizeof(head), size - sizeof(head));
+    return push->old_blob && push->found.size != sizeof(fabric_address) ? PANDO_CORRUPT : PANDO_OK;
+}
+
+/* Repeats a change until there is an answer: it may have been made, and nobody else may come to that
+ * leaf before that is known. */
+static enum pando_status answered_co(struct dex *self, uint16_t node, const struct dex_push *push,
+                                     struct slice body, uint8_t *reply, uint32_t *size)
+{
+    struct dex_retry retry = {0};
+    for (;;) {
+        enum pando_status status = call_co(self, node, body, reply, size);
+        bool unknown = status == PANDO_BROKEN || status == PANDO_TIMEOUT;
+        if (!unknown || push->operation == DEX_WORK_GET)
+            return status;
+        /* Without a log a second call could not be told from the first. */
+        status = push->stamp.lsn != 0 ? dex_retry_co(self, &retry) : PANDO_TIMEOUT;
+        if (status == PANDO_TIMEOUT)
+            pool_give_up(self->table->pool);
+        if (status != PANDO_OK)
+            return PANDO_UNKNOWN;
+    }
+}
+
+enum pando_status dex_offload_co(struct dex *self, struct dex_push *push, fabric_address page,
+                                 uint8_t level, struct dex_scratch *scratch)
+{
+    struct dex_table *table = self->table;
+    uint16_t node = fabric_address_node(page);
+    bool changes = push->operation != DEX_WORK_GET;
+    fabric_address slot = 0;
+    uint32_t size = 0;
+    enum pando_status status = PANDO_OK;
+
+    if (changes && table->on.log)
+        status = pool_intent_take_co(self->base.session, node, &slot);
+    if (status == PANDO_OK && changes)
+        status = log_push_co(self, push);
+    if (status == PANDO_OK) {
+        uint8_t *body = scratch->image; /* a page holds any pair, and more */
+        uint64_t begin_ns = rt_now_ns();
+        size_t bytes = pack(self, push, page, level, slot, body);
+        status = answered_co(self, node, push, slice_of(body, bytes), scratch->intent, &size);
+        average(&table->costs[node % DEX_COST_NODES].call_ns, rt_now_ns() - begin_ns);
+    }
+    if (slot != 0 && status != PANDO_UNKNOWN)
+        pool_intent_give(self->base.session, slot);
+    if (status == PANDO_OK)
+        status = reply_read(push, scratch->intent, size);
+    if (status == PANDO_OK) {
+        dex_count(&table->stats.offloaded);
+        if (changes && push->leaf != page) /* of the page itself there is only our frame */
+            forget_leaf_co(self, push->leaf);
+    }
+    /* What it will not do is done here; a record that is in the log for nothing does no harm. */
+    return status == PANDO_STALE || status == PANDO_UNSUPPORTED || status == PANDO_FULL ||
+                   status == PANDO_INVALID || (!changes && status != PANDO_OK)
+               ? PANDO_BUSY
+               : status;
+}

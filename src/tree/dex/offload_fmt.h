@@ -1,0 +1,52 @@
+/*
+ * offload_fmt.h - an operation that a memory node does: POOL_WORK calls of this engine. Requests come
+ * from members, and are checked like everything from outside.
+ *
+ *   request    0 2 the engine's number here: DEX_WORK   2 1 operation   3 1 1: the value is a blob's
+ *              address   4 2 table   6 1 level of the page   7 1 zero
+ *              8 8 address of the page to begin with
+ *             16 8 epoch, 24 8 place in the log: the stamp of a change
+ *             32 8 an intent slot of the caller's on this node, for a change
+ *             40 4 bytes of a page   44 4 key size of the table, 0 any   48 4 value size, 0 any
+ *             52 4 largest key   56 4 largest value   60 2 size of the key   62 2 size of the value
+ *             64 key, value
+ *   reply      0 1 1: the key was there   1 1 1: its value is (or was) a blob's address   2 6 zero
+ *              8 8 the leaf
+ *             16 the value: of a get; of a change the blob's address, if it was one
+ *
+ * STALE: not to be done here (a page is not what it should be, another node has it, or the change would
+ * need more than one page): nothing was changed.
+ */
+#ifndef TREE_DEX_OFFLOAD_FMT_H
+#define TREE_DEX_OFFLOAD_FMT_H
+
+#include <stdint.h>
+
+enum { DEX_WORK = 1 };
+
+enum dex_work { DEX_WORK_GET, DEX_WORK_PUT, DEX_WORK_DELETE, DEX_WORKS };
+
+struct dex_work_request {
+    uint16_t engine;
+    uint8_t operation;
+    uint8_t blob;
+    uint16_t table;
+    uint8_t level;
+    uint8_t zero;
+    uint64_t page;
+    uint64_t epoch, lsn;
+    uint64_t slot;
+    uint32_t page_bytes, key_size, value_size, key_max, value_max;
+    uint16_t key_bytes, value_bytes;
+};
+_Static_assert(sizeof(struct dex_work_request) == 64, "format");
+
+struct dex_work_reply {
+    uint8_t was_there;
+    uint8_t blob;
+    uint8_t zero[6];
+    uint64_t leaf;
+};
+_Static_assert(sizeof(struct dex_work_reply) == 16, "format");
+
+#endif
