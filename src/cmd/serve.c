@@ -12,6 +12,7 @@
 #include "cmd/cmd.h"
 #include "rt/io.h"
 #include "server/server.h"
+#include "store/engines.h"
 
 enum { ERROR_BYTES = 512, FILES_BESIDES_CLIENTS = 128 };
 
@@ -19,7 +20,7 @@ struct settings {
     struct cmd_pool pool;
     const char *listen, *tls_listen;
     const char *server_cert, *server_key, *server_ca;
-    const char *password_file, *readonly_password_file, *metrics;
+    const char *password_file, *readonly_password_file, *metrics, *engine;
     uint64_t threads, max_clients, output_limit, cache;
     uint64_t idle_timeout, stalled_timeout;
     bool protected_mode, hints;
@@ -69,6 +70,11 @@ static const struct config_option options[] = {
      .help = "A client that asks nothing for so long is closed; 0: never.",
      .default_text = "0",
      CONFIG_DURATION_INTO(struct settings, idle_timeout)},
+    {.name = "engine",
+     .metavar = "NAME",
+     .help = "What keeps the tables of databases that are not there yet: dex or sherman.",
+     .default_text = store_default_engine,
+     CONFIG_TEXT_INTO(struct settings, engine)},
     {.name = "cache",
      .metavar = "SIZE",
      .help = "Memory for the index of each table; 0 takes the engine's default.",
@@ -204,6 +210,7 @@ static int serve_pool(const struct settings *settings, struct env *env)
         .idle_timeout_ms = settings->idle_timeout / RT_NS_PER_MS,
         .stalled_timeout_ms = settings->stalled_timeout / RT_NS_PER_MS,
         .cache_bytes = settings->cache,
+        .engine = settings->engine,
         .password_file = settings->password_file,
         .readonly_password_file = settings->readonly_password_file,
         .protected_mode = settings->protected_mode,

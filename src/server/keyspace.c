@@ -21,7 +21,8 @@ static enum pando_status open_table_co(struct server_thread *thread, const char 
     enum pando_status status = store_table_open_co(thread->store, name, out, error, error_bytes);
     if (status != PANDO_NOT_FOUND)
         return status;
-    status = store_table_create_co(thread->store, name, NULL, shape, error, error_bytes);
+    status = store_table_create_co(thread->store, name, thread->server->options.engine, shape,
+                                   error, error_bytes);
     if (status != PANDO_OK && status != PANDO_EXISTS)
         return status;
     /* Another server may have the name and not yet the root. */

@@ -82,7 +82,7 @@ def start(processes, build):
     servers = []
     for i in range(2):
         metrics = lib.free_port()
-        server = processes.start_pando(build, "--secret-file", secret, "--metrics", metrics,
+        server = processes.start_pando(build, "--secret-file", secret, "--metrics", metrics, "--engine", "dex",
                                        "--log-level", "info", pool=pool, name=f"server{i}")
         server.metrics = metrics
         servers.append(server)

@@ -79,8 +79,6 @@ struct dex_table {
     atomic_bool doubt;          /* an owner could not be reached: the map may be old */
 
     _Atomic uint64_t load; /* operations in the last lease, as the keeper counted */
-    uint64_t operations_known;
-    unsigned balance_passes;
 
     /* The background task, on the loop that opened the table. */
     struct dex *keeper;
@@ -90,6 +88,7 @@ struct dex_table {
     bool looked;               /* for orphans, at least once */
     uint64_t departures_known; /* of the pool, when there were none */
     unsigned passes;
+    uint64_t operations_known; /* when its load was last measured */
     struct rt_waitq wake;
 };
 

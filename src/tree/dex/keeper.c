@@ -47,26 +47,10 @@ static bool find_orphan_co(struct dex *self, uint8_t key[PAGE_KEY_ROOM], size_t 
 static bool look_due(struct dex_table *table, uint64_t departures)
 {
     return !table->looked || departures != table->departures_known ||
-           ++table->passes % PASSES_UNASKED == 0;
+           table->passes % PASSES_UNASKED == 0;
 }
 
-/* Counts what all threads have done in a lease; keys move not too often, because each move is felt by
- * who uses them. */
-static void balance_co(struct dex *self)
-{
-    struct dex_table *table = self->table;
-    enum { LEASES_BETWEEN_MOVES = 4 };
-
-    if (++table->balance_passes % PASSES_PER_LEASE != 0)
-        return;
-    uint64_t now = dex_operations(table);
-    atomic_store(&table->load, now - table->operations_known);
-    table->operations_known = now;
-    if (table->on.balance && table->balance_passes % (PASSES_PER_LEASE * LEASES_BETWEEN_MOVES) == 0)
-        dex_balance_co(self);
-}
-
-static void pass_co(struct dex *self)
+static void take_orphans_co(struct dex *self)
 {
     struct dex_table *table = self->table;
     uint64_t departures = pool_departures(table->pool);
@@ -74,8 +58,6 @@ static void pass_co(struct dex *self)
     size_t size = 0;
     bool found = false;
 
-    if (!pool_fenced(table->pool))
-        balance_co(self);
     if (pool_fenced(table->pool) || !look_due(table, departures) ||
         !find_orphan_co(self, key, &size, &found))
         return;
@@ -91,6 +73,27 @@ static void pass_co(struct dex *self)
     if (status != PANDO_OK && status != PANDO_AGAIN && status != PANDO_FENCED)
         log_warn("cannot take over a dead owner's keys", log_u64("table", table->id),
                  log_status("status", status));
+}
+
+/* What all threads have done since the last time. */
+static void measure(struct dex_table *table)
+{
+    uint64_t now = dex_operations(table);
+    atomic_store(&table->load, now - table->operations_known);
+    table->operations_known = now;
+}
+
+static void pass_co(struct dex *self)
+{
+    struct dex_table *table = self->table;
+    if (++table->passes % PASSES_PER_LEASE == 0)
+        measure(table);
+    /* Not too often: each move is felt by who uses these keys. */
+    if (table->passes % (PASSES_PER_LEASE * 4) == 0 && table->on.balance &&
+        !atomic_load(&table->closing))
+        dex_balance_co(self);
+    if (!atomic_load(&table->closing))
+        take_orphans_co(self);
 }
 
 void dex_keep_co(struct engine_table *base, struct pool_session *session)
@@ -109,8 +112,7 @@ static void keeper_task(void *arg)
 
     while (!atomic_load(&table->closing) && !pool_fenced(table->pool)) {
         pause_co(table, pause_ns);
-        if (!atomic_load(&table->closing))
-            pass_co(table->keeper);
+        pass_co(table->keeper);
     }
     atomic_store(&table->keeper_done, true);
     rt_waitq_wake_all(&table->wake);

@@ -32,9 +32,9 @@ static enum pando_status participants_co(struct dex *self, bool others, uint64_t
         if (members[i].beat.state != POOL_ALIVE)
             continue;
         if (us ? others
-               : (pool_call_co(self->base.session, identity, table->id, DEX_CALL_PING,
-                               slice_of(NULL, 0), &load, sizeof(load), &size) != PANDO_OK ||
-                  size != sizeof(load)))
+               : pool_call_co(self->base.session, identity, table->id, DEX_CALL_PING,
+                              slice_of(NULL, 0), &load, sizeof(load), &size) != PANDO_OK ||
+                     size != sizeof(load))
             continue;
         loads[*count] = load;
         out[(*count)++] = map_member(identity);

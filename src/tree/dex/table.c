@@ -473,7 +473,7 @@ const struct engine_ops dex_engine = {
     .batch_co = dex_batch_co,
     .move_co = dex_move_co,
     .spread_co = dex_spread_co,
-    .owns = dex_owns,
     .keep_co = dex_keep_co,
     .retire_co = retire_co,
+    .owns = dex_owns,
 };
