@@ -139,7 +139,7 @@ struct pando_options {
     const char *tls_ca;      /* PEM files: who is trusted, */
     const char *tls_cert;    /* and this client's own certificate */
     const char *tls_key;     /* and key, where the memory nodes ask for one */
-    uint64_t cache_bytes;    /* for copies of inner nodes, of each table; 0: 256 MiB at the most */
+    uint64_t cache_bytes;    /* for copies of nodes, of each table; 0: 256 MiB at the most */
     const char *name;        /* shown by `pando status`; NULL: "libpando" */
     const char *verbs;       /* verbs: the RDMA device; NULL: the first that is active */
 
