@@ -208,19 +208,31 @@ static enum pando_status scan_co(struct engine_side *side, const struct work_rou
     return PANDO_OK;
 }
 
+/* In batches of as many as LMDB commits at once: both sides' are safe when theirs returns. All keys are
+ * there, so that a put is an update. */
 static enum pando_status update_co(struct engine_side *side, const struct work_round *round,
                                    struct work_result *result)
 {
-    for (size_t i = 0; i < round->count; i++) {
-        uint64_t key = htobe64(round->keys[i]);
-        uint64_t value = work_new_value(round->keys[i], round->salt);
-        enum pando_status status = engine_put_co(side->engine, slice_of(&key, sizeof(key)),
-                                                 slice_of(&value, sizeof(value)), ENGINE_UPDATE);
-        if (status == PANDO_OK)
-            result->pairs++;
-        else if (status != PANDO_NOT_FOUND)
-            return status;
-        turn_co(i);
+    struct engine_batch_op puts[WORK_COMMIT_UPDATES];
+    uint64_t keys[WORK_COMMIT_UPDATES], values[WORK_COMMIT_UPDATES];
+
+    for (size_t i = 0; i < round->count; i += WORK_COMMIT_UPDATES) {
+        size_t count =
+            round->count - i < WORK_COMMIT_UPDATES ? round->count - i : WORK_COMMIT_UPDATES;
+        for (size_t k = 0; k < count; k++) {
+            keys[k] = htobe64(round->keys[i + k]);
+            values[k] = work_new_value(round->keys[i + k], round->salt);
+            puts[k] = (struct engine_batch_op){.kind = ENGINE_BATCH_PUT,
+                                               .key = slice_of(&keys[k], sizeof(keys[k])),
+                                               .value = slice_of(&values[k], sizeof(values[k]))};
+        }
+        engine_batch_co(side->engine, puts, count, WORK_IN_FLIGHT);
+        for (size_t k = 0; k < count; k++) {
+            if (puts[k].status != PANDO_OK)
+                return puts[k].status;
+        }
+        result->pairs += count;
+        rt_yield_co();
     }
     return PANDO_OK;
 }

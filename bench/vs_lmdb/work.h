@@ -16,7 +16,7 @@
 
 enum {
     WORK_SCAN_PAIRS = 100,
-    WORK_COMMIT_UPDATES = 100, /* LMDB's updates in one transaction */
+    WORK_COMMIT_UPDATES = 100, /* of LMDB in a transaction, of the engine in a batch */
     WORK_IN_FLIGHT = 16,       /* lookups of a batch that overlap */
     WORK_ERROR_BYTES = 256,
     WORK_RECORDS_MAX = 1 << 30,
