@@ -120,38 +120,27 @@ static enum pando_status write_leaf(struct job *job)
     return status;
 }
 
-static bool store_pair(struct job *job, uint32_t index, bool found)
-{
-    const struct page_layout *layout = &job->layout;
-    struct page_pair pair = {job->key, job->value, job->head.blob == 1};
-    if (!page_room(layout, job->page, found ? index : UINT32_MAX, pair.key.size, pair.value.size))
-        return false;
-    if (found && page_update(layout, job->page, index, &pair))
-        return true;
-    if (found)
-        page_remove(layout, job->page, index);
-    if (page_insert(layout, job->page, index, &pair))
-        return true;
-    page_compact(layout, job->page, job->other);
-    return page_insert(layout, job->page, index, &pair);
-}
-
 /* Under the leaf's latch; the leaf has been read. */
 static enum pando_status change_leaf(struct job *job, uint32_t index, bool found)
 {
+    struct dex_work_reply *head = (struct dex_work_reply *)(void *)job->request->reply;
     struct page_stamp stamp = {job->head.epoch, job->head.lsn};
 
     if (fabric_fenced(job->place->fabric, job->request->from))
         return PANDO_FENCED;
-    if (stamp.lsn != 0 && !page_stamp_below(page_stamp(job->page), stamp))
-        return PANDO_OK; /* done by an earlier call, and perhaps more since */
+    if (stamp.lsn != 0 && !page_stamp_below(page_stamp(job->page), stamp)) {
+        head->repeated = 1; /* done by an earlier call, and perhaps more since */
+        return PANDO_OK;
+    }
     if (job->head.operation == DEX_WORK_PUT) {
-        if (!store_pair(job, index, found))
+        struct page_pair pair = {job->key, job->value, job->head.blob == 1};
+        if (!page_room(&job->layout, job->page, found ? index : UINT32_MAX, pair.key.size,
+                       pair.value.size))
             return PANDO_STALE;
+        page_put(&job->layout, job->page, index, found, &pair, job->other);
     } else if (found) {
         page_remove(&job->layout, job->page, index);
-        ((struct dex_work_reply *)(void *)job->request->reply)->shrunk =
-            page_used(&job->layout, job->page) * DEX_UNDERFULL < job->layout.page_bytes;
+        head->shrunk = page_used(&job->layout, job->page) * DEX_UNDERFULL < job->layout.page_bytes;
     }
     page_set_stamp(job->page, stamp);
     return write_leaf(job);

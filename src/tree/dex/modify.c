@@ -122,21 +122,6 @@ static bool has_room(const struct work *work, const struct page_pair *pair)
                      pair->value.size);
 }
 
-/* There is room. */
-static void store_pair(struct work *work, const struct page_pair *pair)
-{
-    const struct page_layout *layout = &work->self->table->layout;
-    if (work->found && page_update(layout, work->bytes, work->index, pair))
-        return;
-    if (work->found)
-        page_remove(layout, work->bytes, work->index);
-    if (page_insert(layout, work->bytes, work->index, pair))
-        return;
-    page_compact(layout, work->bytes, work->scratch->other);
-    bool fits = page_insert(layout, work->bytes, work->index, pair);
-    pando_assert(fits);
-}
-
 enum pando_status dex_log_change(struct dex_table *table, struct frame *frame,
                                  const struct map_part *part, enum dex_log_kind kind,
                                  const struct page_pair *pair, uint8_t *bytes)
@@ -241,7 +226,8 @@ static enum pando_status edit_leaf_co(struct work *work, struct engine_change *c
     if (status != PANDO_OK)
         return status;
     if (change->what == ENGINE_STORE) {
-        store_pair(work, &pair);
+        page_put(&table->layout, work->bytes, work->index, work->found, &pair,
+                 work->scratch->other);
         if (pair.blob && !work->edit->raw)
             work->blob = 0; /* the leaf's now */
     } else {

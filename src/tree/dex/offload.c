@@ -135,6 +135,11 @@ static enum pando_status reply_read(struct dex_push *push, const uint8_t *reply,
     push->was_there = head.was_there == 1;
     push->old_blob = head.blob == 1;
     push->shrunk = head.shrunk == 1;
+    /* Whether a key that is deleted had been there was told by a reply that was lost. */
+    if (head.repeated == 1 && push->operation == DEX_WORK_DELETE)
+        return PANDO_UNKNOWN;
+    if (head.repeated == 1)
+        push->old_blob = false; /* it is the new value */
     push->leaf = head.leaf;
     push->found = slice_of(reply + sizeof(head), size - sizeof(head));
     return push->old_blob && push->found.size != sizeof(fabric_address) ? PANDO_CORRUPT : PANDO_OK;

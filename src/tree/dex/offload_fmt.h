@@ -11,7 +11,8 @@
  *             52 4 largest key   56 4 largest value   60 2 size of the key   62 2 size of the value
  *             64 key, value
  *   reply      0 1 1: the key was there   1 1 1: its value is (or was) a blob's address
- *              2 1 1: the leaf has become so empty that it should be merged   3 5 zero
+ *              2 1 1: the leaf has become so empty that it should be merged
+ *              3 1 1: an earlier call has done it; what this reply says is of afterwards   4 4 zero
  *              8 8 the leaf
  *             16 the value: of a get; of a change the blob's address, if it was one
  *
@@ -49,7 +50,8 @@ struct dex_work_reply {
     uint8_t was_there;
     uint8_t blob;
     uint8_t shrunk;
-    uint8_t zero[5];
+    uint8_t repeated;
+    uint8_t zero[4];
     uint64_t leaf;
 };
 _Static_assert(sizeof(struct dex_work_reply) == 16, "format");

@@ -98,15 +98,7 @@ static bool apply_record(struct replay *replay, uint32_t index, const struct dex
     if (record->kind != DEX_LOG_DELETE) {
         if (!page_room(layout, bytes, found ? at : UINT32_MAX, pair.key.size, pair.value.size))
             return false;
-        if (!found || !page_update(layout, bytes, at, &pair)) {
-            if (found)
-                page_remove(layout, bytes, at);
-            if (!page_insert(layout, bytes, at, &pair)) {
-                page_compact(layout, bytes, replay->scratch->other);
-                bool fits = page_insert(layout, bytes, at, &pair);
-                pando_assert(fits);
-            }
-        }
+        page_put(layout, bytes, at, found, &pair, replay->scratch->other);
     } else if (found) {
         page_remove(layout, bytes, at);
     }

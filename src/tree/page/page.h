@@ -209,6 +209,11 @@ bool page_room(const struct page_layout *layout, const uint8_t *bytes, uint32_t 
 /* `scratch` has a page's size. */
 void page_compact(const struct page_layout *layout, uint8_t *bytes, uint8_t *scratch);
 
+/* Puts a pair to where page_find says, in the place of what is there if `found`; page_room said that there
+ * is room. `scratch` has a page's size. */
+void page_put(const struct page_layout *layout, uint8_t *bytes, uint32_t index, bool found,
+              const struct page_pair *pair, uint8_t *scratch);
+
 /* Appends pairs from .. to-1 of another page of the same level. False: they do not fit. */
 bool page_append(const struct page_layout *layout, uint8_t *bytes, const uint8_t *source,
                  uint32_t from, uint32_t to);

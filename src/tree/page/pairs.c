@@ -416,6 +416,20 @@ void page_compact(const struct page_layout *layout, uint8_t *bytes, uint8_t *scr
     pando_assert(fits);
 }
 
+void page_put(const struct page_layout *layout, uint8_t *bytes, uint32_t index, bool found,
+              const struct page_pair *pair, uint8_t *scratch)
+{
+    if (found && page_update(layout, bytes, index, pair))
+        return;
+    if (found)
+        page_remove(layout, bytes, index);
+    if (page_insert(layout, bytes, index, pair))
+        return;
+    page_compact(layout, bytes, scratch);
+    bool fits = page_insert(layout, bytes, index, pair);
+    pando_assert(fits);
+}
+
 uint32_t page_split_point(const struct page_layout *layout, const uint8_t *bytes)
 {
     struct page_shape shape = shape_of(bytes);
