@@ -123,13 +123,14 @@ static enum pando_status write_leaf(struct job *job)
 /* Under the leaf's latch; the leaf has been read. */
 static enum pando_status change_leaf(struct job *job, uint32_t index, bool found)
 {
-    struct dex_work_reply *head = (struct dex_work_reply *)(void *)job->request->reply;
+    uint8_t *head = job->request->reply; /* a struct dex_work_reply, aligned to nothing */
     struct page_stamp stamp = {job->head.epoch, job->head.lsn};
 
     if (fabric_fenced(job->place->fabric, job->request->from))
         return PANDO_FENCED;
     if (stamp.lsn != 0 && !page_stamp_below(page_stamp(job->page), stamp)) {
-        head->repeated = 1; /* done by an earlier call, and perhaps more since */
+        head[offsetof(struct dex_work_reply, repeated)] =
+            1; /* done by an earlier call, and perhaps more since */
         return PANDO_OK;
     }
     if (job->head.operation == DEX_WORK_PUT) {
@@ -140,7 +141,8 @@ static enum pando_status change_leaf(struct job *job, uint32_t index, bool found
         page_put(&job->layout, job->page, index, found, &pair, job->other);
     } else if (found) {
         page_remove(&job->layout, job->page, index);
-        head->shrunk = page_used(&job->layout, job->page) * DEX_UNDERFULL < job->layout.page_bytes;
+        head[offsetof(struct dex_work_reply, shrunk)] =
+            page_used(&job->layout, job->page) * DEX_UNDERFULL < job->layout.page_bytes;
     }
     page_set_stamp(job->page, stamp);
     return write_leaf(job);
