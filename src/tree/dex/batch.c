@@ -7,12 +7,14 @@
 #include <string.h>
 
 #include "tree/dex/dex_int.h"
+#include "tree/page/words.h"
 
 enum { GROUP = 16 };
 
 /* One of a group on its way down. */
 struct lane {
     struct engine_batch_op *op;
+    uint64_t word; /* the key, if keys are words */
     const struct map_part *part;
     uint32_t frame;
     uint64_t version;
@@ -20,6 +22,7 @@ struct lane {
 
 struct batch {
     struct dex *self;
+    bool inner_words, leaf_words; /* what kinds of pages there are */
     struct lane lanes[GROUP];
     unsigned count; /* lanes that are still on their way */
     uint64_t end;   /* in the log: behind all that was changed or seen */
@@ -31,13 +34,24 @@ static bool key_fits(const struct dex_table *table, struct slice key)
     return key.size <= shape->key_max && (shape->key_size == 0 || key.size == shape->key_size);
 }
 
-/* One step down for a lane; false: not this way. */
-static bool step_down(struct dex_table *table, struct lane *lane)
+/* The first 8 bytes as an integer that compares like them. */
+static uint64_t key_word(struct slice key)
 {
+    uint64_t word = 0;
+    memcpy(&word, key.data, key.size < sizeof(word) ? key.size : sizeof(word));
+    return __builtin_bswap64(word);
+}
+
+/* One step down for a lane; false: not this way. */
+static bool step_down(const struct batch *batch, struct lane *lane)
+{
+    struct dex_table *table = batch->self->table;
+    const struct page_layout *layout = &table->layout;
     const uint8_t *bytes = frame_bytes(&table->frames, lane->frame);
     struct frame *frame = frame_at(&table->frames, lane->frame);
-    uint32_t at = page_child_index(&table->layout, bytes, lane->op->key);
-    uint64_t word = page_child(&table->layout, bytes, at);
+    uint64_t word = batch->inner_words
+                        ? page_words_child(layout, bytes, lane->word)
+                        : page_child(layout, bytes, page_child_index(layout, bytes, lane->op->key));
 
     if (!frame_swizzled(word) || !frame_same(frame, lane->version))
         return false;
@@ -48,8 +62,9 @@ static bool step_down(struct dex_table *table, struct lane *lane)
 
 /* After the prefetch has come: whether the page is the right one. The parent was not looked at again
  * since its word was read, so the page may have become another in between: its fences and level tell. */
-static bool arrive(struct dex_table *table, struct lane *lane, uint8_t level)
+static bool arrive(const struct batch *batch, struct lane *lane, uint8_t level)
 {
+    struct dex_table *table = batch->self->table;
     struct frame *frame = frame_at(&table->frames, lane->frame);
     const uint8_t *bytes = frame_bytes(&table->frames, lane->frame);
 
@@ -57,6 +72,8 @@ static bool arrive(struct dex_table *table, struct lane *lane, uint8_t level)
     if (frame_held(lane->version) ||
         atomic_load_explicit(&frame->state, memory_order_relaxed) != FRAME_HOT)
         return false;
+    if (level > 0 ? batch->inner_words : batch->leaf_words)
+        return page_words_cover(bytes, level, lane->word);
     return page_level(bytes) == level && !page_dead(bytes) && page_side(bytes, lane->op->key) == 0;
 }
 
@@ -80,14 +97,14 @@ static void descend(struct batch *batch)
     while (level > 0) {
         kept = 0;
         for (unsigned i = 0; i < batch->count; i++) {
-            if (step_down(table, &batch->lanes[i]))
+            if (step_down(batch, &batch->lanes[i]))
                 batch->lanes[kept++] = batch->lanes[i];
         }
         batch->count = kept;
         level--;
         kept = 0;
         for (unsigned i = 0; i < batch->count; i++) {
-            if (arrive(table, &batch->lanes[i], level))
+            if (arrive(batch, &batch->lanes[i], level))
                 batch->lanes[kept++] = batch->lanes[i];
         }
         batch->count = kept;
@@ -112,9 +129,19 @@ static void get_one(struct batch *batch, struct lane *lane)
     uint32_t index, size = 0;
     bool blob = false;
 
-    bool found = page_find(&table->layout, bytes, op->key, &index);
-    if (found)
-        size = page_value(&table->layout, bytes, index, op->buffer, op->capacity, &blob);
+    bool found;
+    if (batch->leaf_words && op->capacity >= 8) {
+        index = page_words_below(&table->layout, bytes, lane->word);
+        found =
+            index < page_pairs(bytes) && page_words_key(&table->layout, bytes, index) == lane->word;
+        uint64_t value = page_words_value(&table->layout, bytes, index);
+        size = 8;
+        memcpy(op->buffer, &value, found ? 8 : 0);
+    } else {
+        found = page_find(&table->layout, bytes, op->key, &index);
+        if (found)
+            size = page_value(&table->layout, bytes, index, op->buffer, op->capacity, &blob);
+    }
     note_end(batch, frame);
     if (!frame_same(frame, lane->version) || blob)
         return;
@@ -168,7 +195,10 @@ void dex_batch_co(struct engine *engine, struct engine_batch_op *ops, size_t cou
 {
     struct dex *self = dex_of(engine);
     struct dex_table *table = self->table;
-    struct batch batch = {.self = self};
+    struct batch batch = {.self = self,
+                          .inner_words = table->layout.key_size == 8,
+                          .leaf_words =
+                              table->layout.key_size == 8 && table->layout.value_size == 8};
     struct dex_guard guard;
     size_t done = 0;
 
@@ -179,7 +209,8 @@ void dex_batch_co(struct engine *engine, struct engine_batch_op *ops, size_t cou
         const struct map_part *part = map_find(guard.map, ops[i].key);
         if (ops[i].kind != ENGINE_BATCH_DELETE && key_fits(table, ops[i].key) &&
             dex_mine(table, part))
-            batch.lanes[batch.count++] = (struct lane){.op = &ops[i], .part = part};
+            batch.lanes[batch.count++] =
+                (struct lane){.op = &ops[i], .part = part, .word = key_word(ops[i].key)};
         if (batch.count == GROUP || i + 1 == count) {
             rt_charge(RT_COST_OPERATION);
             run_group(&batch);
