@@ -17,6 +17,8 @@
  *   GIVE    request   0 8 to whom   8 4 size of low   12 4 size of high; the highest bit: no end
  *                     16 low, high
  *           reply     empty
+ *   TAKE    request   a key that the callee has just been given: it may look at the map
+ *           reply     empty
  *   PING    request   empty   reply  0 8 operations in the last lease
  */
 #ifndef TREE_DEX_CALL_FMT_H
@@ -31,6 +33,7 @@ enum dex_method {
     DEX_CALL_FLUSH,
     DEX_CALL_GIVE,
     DEX_CALL_PING,
+    DEX_CALL_TAKE,
 };
 
 enum dex_expect { DEX_EXPECT_NOTHING, DEX_EXPECT_ABSENT, DEX_EXPECT_VALUE, DEX_EXPECT_BLOB };

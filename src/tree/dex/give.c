@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/assert.h"
+#include "tree/dex/call_fmt.h"
 #include "tree/dex/dex_int.h"
 
 enum { GIVE_TRIES = 8 };
@@ -234,6 +235,15 @@ static enum pando_status give_once_co(struct dex *self, const struct dex_range *
     return status;
 }
 
+/* So that whoever got keys knows it before somebody asks for them. It need not hear it. */
+static void tell_co(struct dex *self, const struct dex_range *range, uint64_t to)
+{
+    uint32_t size;
+    enum pando_status status = pool_call_co(self->base.session, map_identity(to), self->table->id,
+                                            DEX_CALL_TAKE, range->low, NULL, 0, &size);
+    (void)status;
+}
+
 enum pando_status dex_give_co(struct dex *self, const struct dex_range *range, uint64_t to)
 {
     struct dex_scratch *scratch = dex_scratch_take(self);
@@ -244,5 +254,8 @@ enum pando_status dex_give_co(struct dex *self, const struct dex_range *range, u
         status = give_once_co(self, range, to, scratch);
     dex_change_end(self->table);
     dex_scratch_give(self, scratch);
+    /* Not while others wait for a change of ours: the other one may be telling us something, too. */
+    if (status == PANDO_OK && to != 0 && to != dex_self(self->table))
+        tell_co(self, range, to);
     return status;
 }

@@ -228,6 +228,14 @@ static enum pando_status answer_co(void *context, struct pool_session *session,
     case DEX_CALL_GIVE:
         status = serve_give_co(self, request);
         break;
+    case DEX_CALL_TAKE: {
+        uint64_t owner;
+        atomic_store(&table->doubt, true);
+        status = key_sound(self, request->body.size) || request->body.size == 0
+                     ? dex_claim_co(self, request->body, &owner)
+                     : PANDO_INVALID;
+        break;
+    }
     case DEX_CALL_PING: {
         uint64_t load = atomic_load(&table->load);
         memcpy(request->reply, &load, sizeof(load));
