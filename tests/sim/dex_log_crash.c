@@ -145,12 +145,12 @@ static void owner_task(void *arg)
     run.owner = pool_identity(run.pool);
     if (pool_session_open_co(run.pool, &session) != PANDO_OK)
         goto end_pool;
-    if (dex_log_create_co(session, TABLE, BYTES, &run.log) == PANDO_OK &&
-        dex_log_keep_co(run.log, session, true) == PANDO_OK) {
-        if (!owner_dead())
+    if (dex_log_create_co(session, TABLE, BYTES, &run.log) == PANDO_OK) {
+        bool kept = dex_log_keep_co(run.log, session, true) == PANDO_OK;
+        if (kept && !owner_dead())
             run.address = dex_log_address(run.log);
-        run.threads_running = THREADS;
-        for (unsigned i = 0; i < THREADS; i++)
+        run.threads_running = kept ? THREADS : 0;
+        for (unsigned i = 0; i < run.threads_running; i++)
             CHECK_OK(rt_spawn(fabric_sim_loop(fabric, i), thread_task, NULL));
         while (run.threads_running > 0)
             rt_sleep_co(20 * RT_NS_PER_US);
