@@ -150,7 +150,7 @@ static void owner_task(void *arg)
         if (kept && !owner_dead())
             run.address = dex_log_address(run.log);
         run.threads_running = kept ? THREADS : 0;
-        for (unsigned i = 0; i < run.threads_running; i++)
+        for (unsigned i = 0; kept && i < THREADS; i++)
             CHECK_OK(rt_spawn(fabric_sim_loop(fabric, i), thread_task, NULL));
         while (run.threads_running > 0)
             rt_sleep_co(20 * RT_NS_PER_US);
