@@ -21,7 +21,7 @@ static const struct compare_line lines[WORK_JOBS] = {
     [WORK_SEARCH] = {.name = "search", .what = "search", .other = "LMDB", .target = 1.5},
     [WORK_SCAN] = {.name = "scan", .what = "scan of 100 pairs", .other = "LMDB", .target = 1.0},
     [WORK_UPDATE] = {.name = "update",
-                     .what = "update, 100 a commit or batch",
+                     .what = "update (100 a commit, batch)",
                      .other = "LMDB",
                      .target = 5.0},
     [WORK_BATCH] = {.name = "batch_search",
