@@ -75,7 +75,7 @@ static const struct config_option options[] = {
     {.name = "break",
      .metavar = "LIST",
      .help = "What to break on purpose, to see that it is noticed: fencing, recovery, or what the "
-             "engine offers (sherman: cells, fences, intents).",
+             "engine offers (sherman: cells, fences, intents; dex: replay, invalidate).",
      CONFIG_TEXT_INTO(struct settings, broken)},
     {.name = "trace",
      .help = "Print the events of one seed.",

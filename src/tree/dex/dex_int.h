@@ -29,7 +29,9 @@ struct dex_switches {
     bool prefetch;    /* scans ask for leaves ahead */
     bool log;         /* an acknowledged write survives this process: durability */
     bool merge;
-    bool balance;                   /* owners give keys to others that have less to do */
+    bool balance; /* owners give keys to others that have less to do */
+    /* Off unless asked for by "+": leaves, too, when that seems to be faster; always, whatever it costs. */
+    bool offload_leaves, offload_only;
     bool cells, replay, invalidate; /* break-cells, break-replay, break-invalidate */
 };
 
@@ -55,7 +57,6 @@ struct dex_table {
     struct dex_stats stats;
 
     struct dex_cost costs[DEX_COST_NODES];
-    bool offload_only; /* a baseline: whatever it costs */
 
     struct frames frames;
     struct cooling cooling;

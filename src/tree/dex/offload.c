@@ -45,9 +45,12 @@ bool dex_offload_pays(struct dex *self, fabric_address page, uint8_t level)
     /* Nothing below it is cached but what is clean, unless a page above it was split lately. */
     if (level > 0 && atomic_load(&table->orphans) > 0)
         return false;
-    bool pays = call_ns * 100 < (level + 1u) * (read_ns + LOCAL_SEARCH_NS) * OVERHEAD_PERCENT;
-    if (table->offload_only)
+    if (table->on.offload_only)
         return true;
+    /* At a leaf a call saves no round trip, and costs the memory node's time: measured, it loses. */
+    if (level == 0 && !table->on.offload_leaves)
+        return false;
+    bool pays = call_ns * 100 < (level + 1u) * (read_ns + LOCAL_SEARCH_NS) * OVERHEAD_PERCENT;
     return prng_next(&self->prng) % CONTRARY_ONE_OF == 0 ? !pays : pays;
 }
 

@@ -31,6 +31,8 @@ static const struct engine_switch switches[] = {
     {"log", offsetof(struct dex_switches, log)},
     {"merge", offsetof(struct dex_switches, merge)},
     {"balance", offsetof(struct dex_switches, balance)},
+    {"+offload-leaves", offsetof(struct dex_switches, offload_leaves)},
+    {"+offload-only", offsetof(struct dex_switches, offload_only)},
     {"break-cells", offsetof(struct dex_switches, cells)},
     {"break-replay", offsetof(struct dex_switches, replay)},
     {"break-invalidate", offsetof(struct dex_switches, invalidate)},
