@@ -219,6 +219,7 @@ void dex_batch_co(struct engine *engine, struct engine_batch_op *ops, size_t cou
     }
     for (size_t i = 0; i < count; i++)
         done += ops[i].status != PANDO_AGAIN;
+    dex_did(self, done);
     enum pando_status status = done > 0 ? dex_settle_co(self, batch.end) : PANDO_OK;
     dex_leave(self, &guard);
     for (size_t i = 0; i < count && status != PANDO_OK; i++) {

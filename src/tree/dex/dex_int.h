@@ -20,8 +20,9 @@
 /* Every technique can be switched off; the last are for tests only and break the engine on
  * purpose. */
 struct dex_switches {
-    bool partition;   /* keys have owners; without, every page is treated as shared */
-    bool cache;       /* pages are kept */
+    bool
+        partition; /* inner pages of one's own are changed without a lock; keys have owners anyway */
+    bool cache;    /* pages are kept */
     bool cooling_map; /* many FIFOs instead of one */
     bool path_aware;  /* cooling is delegated to children */
     bool admission;   /* leaves are kept with a probability only */
@@ -116,7 +117,7 @@ struct dex {
     struct dex_scratch *free_scratch;
     uint32_t free_frames[FREE_FRAMES_MAX];
     uint32_t free_count;
-    _Atomic uint64_t operations; /* ever */
+    _Atomic uint64_t operations; /* done here ever, for whomever; only its own thread counts */
     _Atomic uint32_t active[2];  /* operations under way, by the parity of their generation */
     uint32_t pairs_per_leaf;     /* about, of the last scanned; 0: not known */
     struct prng prng;
@@ -144,6 +145,12 @@ void dex_scratch_give(struct dex *self, struct dex_scratch *scratch);
 PANDO_MUST_CHECK enum pando_status
 dex_handle_create(struct dex_table *table, struct pool_session *session, struct dex **out);
 void dex_handle_destroy(struct dex *self);
+
+static inline void dex_did(struct dex *self, uint64_t operations)
+{
+    uint64_t before = atomic_load_explicit(&self->operations, memory_order_relaxed);
+    atomic_store_explicit(&self->operations, before + operations, memory_order_relaxed);
+}
 
 /* What all handles have done. */
 uint64_t dex_operations(struct dex_table *table);

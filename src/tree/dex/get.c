@@ -30,6 +30,7 @@ enum pando_status dex_local_get_co(struct dex *self, const struct map_part *part
     struct dex_target target = {.key = key, .push = &push, .scratch = scratch};
     struct dex_spot spot;
 
+    dex_did(self, 1);
     for (int tries = 0; tries < TRIES_MAX; tries++) {
         enum pando_status status = dex_find_co(self, &target, &spot);
         if (status != PANDO_OK)

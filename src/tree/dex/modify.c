@@ -354,6 +354,7 @@ enum pando_status dex_local_modify_co(struct dex *self, const struct map_part *p
     enum pando_status status = PANDO_TIMEOUT;
     bool again = true;
 
+    dex_did(self, 1);
     work.scratch = dex_scratch_take(self);
     for (int tries = 0; tries < TRIES_MAX && again; tries++) {
         if (tries > 1)

@@ -38,6 +38,7 @@ enum pando_status dex_scan_leaf_co(struct dex *self, const struct dex_guard *gua
     struct dex_target target = {.key = key, .before = before};
     struct dex_spot spot;
 
+    dex_did(self, 1);
     for (int tries = 0; tries < TRIES_MAX; tries++) {
         enum pando_status status = dex_find_co(self, &target, &spot);
         if (status != PANDO_OK)

@@ -30,8 +30,6 @@ void dex_enter(struct dex *self, struct slice key, struct dex_guard *guard)
             break;
         count_by(&self->active[guard->parity], -1, memory_order_release);
     }
-    uint64_t operations = atomic_load_explicit(&self->operations, memory_order_relaxed);
-    atomic_store_explicit(&self->operations, operations + 1, memory_order_relaxed);
     guard->map = atomic_load_explicit(&table->map, memory_order_acquire);
     guard->part = map_find(guard->map, key);
 }
