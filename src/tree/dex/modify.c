@@ -143,6 +143,7 @@ enum pando_status dex_log_change(struct dex_table *table, struct frame *frame,
         atomic_store_explicit(&frame->end, end, memory_order_relaxed);
     }
     page_set_stamp(bytes, stamp);
+    dex_forget_record(table, pair->key);
     return PANDO_OK;
 }
 
