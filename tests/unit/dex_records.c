@@ -78,7 +78,7 @@ static void test_tickets(void)
     CHECK(records.memory == NULL); /* no room: nothing is kept, nothing fails */
     keep_now(1, 10);
     CHECK(!has(1, 10));
-    records_forget(&records, slice_of(&seven, sizeof(seven)));
+    (void)records_forget(&records, slice_of(&seven, sizeof(seven)));
     records_destroy(&records);
 
     create(128, 8, 8); /* one bucket */
@@ -92,12 +92,12 @@ static void test_tickets(void)
     keep_now(1, 11);
     CHECK(has(1, 11));
     old = ticket_for(7);
-    records_forget(&records, slice_of(&seven, sizeof(seven)));
+    (void)records_forget(&records, slice_of(&seven, sizeof(seven)));
     keep(7, 70, &old); /* it was changed since, though it was not there */
     CHECK(!has(7, 70));
     CHECK(has(1, 11));
     uint64_t one = 1;
-    records_forget(&records, slice_of(&one, sizeof(one)));
+    (void)records_forget(&records, slice_of(&one, sizeof(one)));
     CHECK(!has(1, 11));
     keep_now(7, 71);
     old = ticket_for(8);
@@ -155,7 +155,7 @@ static void test_varying(void)
     (void)records_get(&records, hash, empty, out, sizeof(out), &size, &ticket);
     records_keep(&records, hash, &ticket, empty, slice_of(value, 3));
     CHECK(records_get(&records, hash, empty, out, 2, &size, &ticket) && size == 3);
-    records_forget(&records, empty);
+    (void)records_forget(&records, empty);
     CHECK(!records_get(&records, hash, empty, out, 2, &size, &ticket));
     records_destroy(&records);
 }
@@ -180,7 +180,7 @@ static void *work(void *argument)
         struct records_ticket ticket;
         if (prng_next(&prng) % 4 == 0) {
             pthread_mutex_lock(&pair->latch);
-            records_forget(&records, bytes);
+            (void)records_forget(&records, bytes);
             uint64_t mine = ++pair->value;
             pthread_mutex_unlock(&pair->latch);
             uint64_t told = atomic_load(&pair->told);

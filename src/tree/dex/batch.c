@@ -184,6 +184,7 @@ static void put_one(struct batch *batch, struct lane *lane)
     if (!blob && dex_log_change(table, frame, lane->part, DEX_LOG_PUT, &pair, bytes) == PANDO_OK) {
         done = found ? page_update(layout, bytes, index, &pair)
                      : page_insert(layout, bytes, index, &pair);
+        (void)dex_forget_record(table, op->key);
         (void)note_end(batch, frame);
     }
     frame_give(frame, done);

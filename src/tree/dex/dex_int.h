@@ -341,10 +341,10 @@ PANDO_MUST_CHECK enum pando_status dex_local_modify_co(struct dex *self,
                                                        const struct dex_edit *edit);
 
 /* Of a key whose pair is being changed: its leaf's latch is held. */
-static inline void dex_forget_record(struct dex_table *table, struct slice key)
+static inline struct records_ticket dex_forget_record(struct dex_table *table, struct slice key)
 {
-    if (table->on.forget)
-        records_forget(&table->records, key);
+    return table->on.forget ? records_forget(&table->records, key)
+                            : (struct records_ticket){.header = 1};
 }
 
 /* A change of a leaf whose latch is held: its record goes into the log, its stamp into the page. FULL:

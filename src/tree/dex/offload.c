@@ -196,7 +196,7 @@ enum pando_status dex_offload_co(struct dex *self, struct dex_push *push, fabric
     if (status == PANDO_OK)
         dex_count(&table->stats.offloaded);
     if (changes)
-        dex_forget_record(table, push->key);
+        (void)dex_forget_record(table, push->key);
     if (changes && push->leaf != 0 && push->leaf != page) /* of that there is only our frame */
         forget_leaf_co(self, push->leaf);
     /* What it will not do is done here; a record that is in the log for nothing does no harm. */

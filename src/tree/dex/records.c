@@ -263,14 +263,15 @@ void records_keep(struct records *records, uint64_t hash, const struct records_t
     atomic_store_explicit(&bucket[0], epoch << 32 | version, memory_order_release);
 }
 
-void records_forget(struct records *records, struct slice key)
+struct records_ticket records_forget(struct records *records, struct slice key)
 {
     uint8_t bytes[SLOT_MOST];
     struct slice value;
     unsigned spins = 0;
+    bool was_there = false;
 
     if (records->memory == NULL)
-        return;
+        return (struct records_ticket){.header = HELD};
     uint64_t hash = records_hash(records, key);
     word *bucket = bucket_of(records, hash);
     uint64_t header = load(&bucket[0]) & ~HELD;
@@ -286,11 +287,14 @@ void records_forget(struct records *records, struct slice key)
         if (tag_at(tags, i) != tag_of(hash) ||
             !slot_has(records, slot_of(records, bucket, i), key, bytes, &value))
             continue;
+        was_there = true;
         tags &= ~((uint64_t)0xff << i * 8);
         atomic_store_explicit(&bucket[1], tags, memory_order_relaxed);
     }
     uint64_t version = (header + STEP) & VERSION_MASK;
-    atomic_store_explicit(&bucket[0], (header & ~VERSION_MASK) | version, memory_order_release);
+    header = (header & ~VERSION_MASK) | version;
+    atomic_store_explicit(&bucket[0], header, memory_order_release);
+    return (struct records_ticket){.header = header, .room = was_there};
 }
 
 void records_forget_all(struct records *records)

@@ -42,12 +42,13 @@ void records_destroy(struct records *records);
 uint64_t records_hash(const struct records *records, struct slice key);
 void records_prefetch(const struct records *records, uint64_t hash);
 
-/* Whether the key's record is there: then its value, as page_value gives it. The ticket is for keeping it
- * after its leaf was read. */
+/* For keeping a record after its leaf was read. */
 struct records_ticket {
     uint64_t header;
     bool room; /* nothing else would have to go */
 };
+
+/* Whether the key's record is there: then its value, as page_value gives it. */
 bool records_get(struct records *records, uint64_t hash, struct slice key, void *value,
                  size_t capacity, size_t *size, struct records_ticket *ticket);
 
@@ -55,8 +56,9 @@ bool records_get(struct records *records, uint64_t hash, struct slice key, void 
 void records_keep(struct records *records, uint64_t hash, const struct records_ticket *ticket,
                   struct slice key, struct slice value);
 
-/* Under the leaf's latch. Tickets for its bucket become worthless, whether it was there or not. */
-void records_forget(struct records *records, struct slice key);
+/* Under the leaf's latch. Tickets for its bucket become worthless, whether it was there or not; this one is
+ * for the pair as it will be. */
+struct records_ticket records_forget(struct records *records, struct slice key);
 void records_forget_all(struct records *records);
 
 #endif
