@@ -49,6 +49,9 @@ uint64_t pool_lease_ns(const struct pool *pool);
 uint64_t pool_grace_ns(const struct pool *pool); /* freed memory is not reused before (R22) */
 struct fabric *pool_fabric(const struct pool *pool);
 
+/* No other process can reach it: it ends with this one. */
+bool pool_private(const struct pool *pool);
+
 /* False from the moment the member may have been declared dead; by its own clock (R13). */
 bool pool_lease_valid(const struct pool *pool);
 

@@ -128,6 +128,13 @@ static bool is_durable(const struct dex_table *table, uint64_t end)
     return table->log == NULL || dex_log_durable(table->log, end);
 }
 
+static bool find_word(const struct page_layout *layout, const uint8_t *bytes, uint64_t word,
+                      uint32_t *index)
+{
+    *index = page_words_below(layout, bytes, word);
+    return *index < page_pairs(bytes) && page_words_key(layout, bytes, *index) == word;
+}
+
 static void get_one(struct batch *batch, struct lane *lane)
 {
     struct dex_table *table = batch->self->table;
@@ -139,9 +146,7 @@ static void get_one(struct batch *batch, struct lane *lane)
 
     bool found;
     if (batch->leaf_words && op->capacity >= 8) {
-        index = page_words_below(&table->layout, bytes, lane->word);
-        found =
-            index < page_pairs(bytes) && page_words_key(&table->layout, bytes, index) == lane->word;
+        found = find_word(&table->layout, bytes, lane->word, &index);
         uint64_t value = page_words_value(&table->layout, bytes, index);
         size = 8;
         memcpy(op->buffer, &value, found ? 8 : 0);
@@ -177,9 +182,14 @@ static void put_one(struct batch *batch, struct lane *lane)
     if ((size != 0 && op->value.size != size) || op->value.size > table->inline_max ||
         !frame_take(frame, lane->version))
         return;
-    bool found = page_find(layout, bytes, op->key, &index);
-    if (found)
-        (void)page_value(layout, bytes, index, old, sizeof(old), &blob);
+    bool found;
+    if (batch->leaf_words) {
+        found = find_word(layout, bytes, lane->word, &index);
+    } else {
+        found = page_find(layout, bytes, op->key, &index);
+        if (found)
+            (void)page_value(layout, bytes, index, old, sizeof(old), &blob);
+    }
     bool done = false;
     if (!blob && dex_log_change(table, frame, lane->part, DEX_LOG_PUT, &pair, bytes) == PANDO_OK) {
         done = found ? page_update(layout, bytes, index, &pair)

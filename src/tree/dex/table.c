@@ -286,6 +286,9 @@ static enum pando_status read_entry_co(struct dex_table *table, struct pool_sess
     }
     table->layout.unchecked = !table->on.cells;
     table->inline_max = inline_max(shape);
+    /* Of a pool that ends with this process nobody could read a log. */
+    if (pool_private(table->pool))
+        table->on.log = false;
     return PANDO_OK;
 }
 
