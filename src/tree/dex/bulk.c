@@ -10,20 +10,9 @@
 
 #include "base/assert.h"
 #include "tree/dex/dex_int.h"
+#include "tree/row/row.h"
 
 enum { IN_FLIGHT = 32 };
-
-/* Low fences and addresses of the pages of a level, in order. Keys lie one after the other. */
-struct row {
-    uint8_t *keys;
-    size_t keys_size, keys_capacity;
-    struct row_page {
-        size_t key;
-        uint32_t key_size;
-        fabric_address address;
-    } * pages;
-    size_t count, capacity;
-};
 
 struct bulk {
     struct dex *self;
@@ -34,46 +23,6 @@ struct bulk {
     uint32_t next;
     enum pando_status status;
 };
-
-/* ---- rows ------------------------------------------------------------------------------------ */
-
-static bool row_add(struct row *row, struct slice key, fabric_address address)
-{
-    if (row->count == row->capacity) {
-        size_t capacity = row->capacity == 0 ? 1024 : row->capacity * 2;
-        struct row_page *pages = realloc(row->pages, capacity * sizeof(*pages));
-        if (pages == NULL)
-            return false;
-        row->pages = pages;
-        row->capacity = capacity;
-    }
-    if (row->keys_size + key.size > row->keys_capacity) {
-        size_t capacity = row->keys_capacity * 2 + ENGINE_KEY_MAX * 16;
-        uint8_t *keys = realloc(row->keys, capacity);
-        if (keys == NULL)
-            return false;
-        row->keys = keys;
-        row->keys_capacity = capacity;
-    }
-    if (key.size > 0)
-        memcpy(row->keys + row->keys_size, key.data, key.size);
-    row->pages[row->count++] = (struct row_page){
-        .key = row->keys_size, .key_size = (uint32_t)key.size, .address = address};
-    row->keys_size += key.size;
-    return true;
-}
-
-static struct slice row_key(const struct row *row, size_t index)
-{
-    return slice_of(row->keys + row->pages[index].key, row->pages[index].key_size);
-}
-
-static void row_free(struct row *row)
-{
-    free(row->keys);
-    free(row->pages);
-    *row = (struct row){0};
-}
 
 /* ---- pages ----------------------------------------------------------------------------------- */
 
@@ -258,16 +207,16 @@ static enum pando_status level_co(struct bulk *bulk, const struct row *below, ui
     if (filling.pairs == NULL)
         return PANDO_NO_MEMORY;
     enum pando_status status =
-        dex_alloc_co(self, fabric_address_node(below->pages[0].address), &filling.header);
+        dex_alloc_co(self, fabric_address_node(below->nodes[0].address), &filling.header);
     if (status == PANDO_OK)
         filling_begin(bulk, &filling, slice_of(NULL, 0));
     for (size_t i = 0; i < below->count && status == PANDO_OK; i++) {
         struct page_pair pair = {.key = row_key(below, i),
-                                 .value = slice_of(&below->pages[i].address, 8)};
+                                 .value = slice_of(&below->nodes[i].address, 8)};
         if (filling_full(bulk, &filling, &pair)) {
             struct page_header following = {.level = level};
             uint16_t node = level <= DEX_SUBTREE_LEVEL
-                                ? fabric_address_node(below->pages[i].address)
+                                ? fabric_address_node(below->nodes[i].address)
                                 : (uint16_t)POOL_ANY_NODE;
             status = dex_alloc_co(self, node, &following);
             if (status == PANDO_OK)
@@ -360,7 +309,7 @@ enum pando_status dex_bulk_load_co(struct engine *engine, engine_feed_fn next, v
     if (status == PANDO_OK)
         status = bulk.status;
     if (status == PANDO_OK)
-        status = finish_root_co(&bulk, rows[level % 2].pages[0].address);
+        status = finish_root_co(&bulk, rows[level % 2].nodes[0].address);
     row_free(&rows[0]);
     row_free(&rows[1]);
     free(bulk.buffers);

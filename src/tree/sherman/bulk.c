@@ -6,21 +6,10 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "tree/row/row.h"
 #include "tree/sherman/sherman_int.h"
 
 enum { IN_FLIGHT = 32 };
-
-/* Low fences and addresses of the nodes of a level, in order. Keys lie one after the other. */
-struct row {
-    uint8_t *keys;
-    size_t keys_size, keys_capacity;
-    struct row_node {
-        size_t key;
-        uint32_t key_size;
-        fabric_address address;
-    } * nodes;
-    size_t count, capacity;
-};
 
 struct bulk {
     struct sherman *self;
@@ -32,44 +21,6 @@ struct bulk {
     uint32_t next;
     enum pando_status status;
 };
-
-static bool row_add(struct row *row, struct slice key, fabric_address address)
-{
-    if (row->count == row->capacity) {
-        size_t capacity = row->capacity == 0 ? 1024 : row->capacity * 2;
-        struct row_node *nodes = realloc(row->nodes, capacity * sizeof(*nodes));
-        if (nodes == NULL)
-            return false;
-        row->nodes = nodes;
-        row->capacity = capacity;
-    }
-    if (row->keys_size + key.size > row->keys_capacity) {
-        size_t capacity = row->keys_capacity * 2 + ENGINE_KEY_MAX * 16;
-        uint8_t *keys = realloc(row->keys, capacity);
-        if (keys == NULL)
-            return false;
-        row->keys = keys;
-        row->keys_capacity = capacity;
-    }
-    if (key.size > 0)
-        memcpy(row->keys + row->keys_size, key.data, key.size);
-    row->nodes[row->count++] = (struct row_node){
-        .key = row->keys_size, .key_size = (uint32_t)key.size, .address = address};
-    row->keys_size += key.size;
-    return true;
-}
-
-static struct slice row_key(const struct row *row, size_t index)
-{
-    return slice_of(row->keys + row->nodes[index].key, row->nodes[index].key_size);
-}
-
-static void row_free(struct row *row)
-{
-    free(row->keys);
-    free(row->nodes);
-    *row = (struct row){0};
-}
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
