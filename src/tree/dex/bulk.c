@@ -268,7 +268,7 @@ static enum pando_status finish_root_co(struct bulk *bulk, fabric_address top)
 static enum pando_status check_empty_co(struct dex *self)
 {
     struct dex_table *table = self->table;
-    struct dex_retry retry = {0};
+    struct pool_retry retry = {0};
     struct slice lowest = slice_of(NULL, 0);
     uint64_t owner = 0;
 

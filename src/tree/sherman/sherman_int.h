@@ -107,14 +107,6 @@ PANDO_MUST_CHECK enum pando_status sherman_misled_co(struct sherman *self,
 PANDO_MUST_CHECK enum pando_status sherman_root_co(struct sherman *self, bool fresh,
                                                    fabric_address *root);
 
-/* Bounded loops that start again from the root; sleeps a little, and counts. */
-struct sherman_retry {
-    unsigned count;
-    uint64_t deadline_ns;
-};
-PANDO_MUST_CHECK enum pando_status sherman_retry_co(struct sherman *self,
-                                                    struct sherman_retry *retry);
-
 /* ---- lock.c: nodes under locks --------------------------------------------------------------- */
 
 struct sherman_lock {

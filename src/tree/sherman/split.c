@@ -320,7 +320,7 @@ enum pando_status sherman_adopt_co(struct sherman *self, uint8_t level, struct s
                                    fabric_address child)
 {
     struct scratch *scratch = scratch_take(self);
-    struct sherman_retry retry = {0};
+    struct pool_retry retry = {0};
     struct sherman_target target = {.key = low, .level = level};
     enum pando_status status;
 
@@ -330,7 +330,7 @@ enum pando_status sherman_adopt_co(struct sherman *self, uint8_t level, struct s
             break;
         status = sherman_misled_co(self, &target);
         if (status == PANDO_OK)
-            status = sherman_retry_co(self, &retry);
+            status = pool_retry_co(self->table->pool, &retry);
         if (status != PANDO_OK)
             break;
     }
