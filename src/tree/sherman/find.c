@@ -61,11 +61,13 @@ enum sherman_fit sherman_fits(const struct sherman *self, const struct sherman_t
     return node_right_of(header, key) ? FIT_RIGHT : FIT_NOT;
 }
 
-enum pando_status sherman_misled_co(struct sherman *self, const struct sherman_target *target)
+enum pando_status sherman_misled_co(struct sherman *self, const struct sherman_target *target,
+                                    struct pool_retry *retry)
 {
     fabric_address root;
     index_cache_drop(self->table->cache, (uint8_t)(target->level + 1), target->key);
-    return sherman_root_co(self, true, &root);
+    enum pando_status status = sherman_root_co(self, true, &root);
+    return status == PANDO_OK ? pool_retry_co(self->table->pool, retry) : status;
 }
 
 /* A node was found only through its left sibling: its parent may never have been told. */
@@ -160,9 +162,7 @@ enum pando_status sherman_find_co(struct sherman *self, const struct sherman_tar
         enum pando_status status = descend_co(self, target, retry.count < 2, bytes, header);
         if (status != PANDO_AGAIN)
             return status;
-        status = sherman_misled_co(self, target);
-        if (status == PANDO_OK)
-            status = pool_retry_co(self->table->pool, &retry);
+        status = sherman_misled_co(self, target, &retry);
         if (status != PANDO_OK)
             return status;
     }

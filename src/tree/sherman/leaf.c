@@ -498,9 +498,7 @@ enum pando_status sherman_modify_co(struct engine *engine, struct slice key, uns
         clean_up_co(&change, status);
         if (status != PANDO_AGAIN && status != PANDO_STALE)
             break;
-        status = sherman_misled_co(self, &target);
-        if (status == PANDO_OK)
-            status = pool_retry_co(self->table->pool, &retry);
+        status = sherman_misled_co(self, &target, &retry);
         if (status != PANDO_OK)
             break;
     }
