@@ -86,7 +86,7 @@ static enum pando_status checkpoint_co(struct dex *self, uint64_t until)
 enum pando_status dex_log_room_co(struct dex *self)
 {
     struct dex_table *table = self->table;
-    struct dex_retry retry = {0};
+    struct pool_retry retry = {0};
     enum pando_status status = PANDO_OK;
 
     if (table->log == NULL)
