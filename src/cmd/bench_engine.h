@@ -87,6 +87,7 @@ struct bench_outcome {
     unsigned process;
     uint64_t move_ns;              /* how long it took until the late node's keys were its own */
     uint64_t series[BENCH_SERIES]; /* operations over time, with a late node */
+    uint64_t series_others[BENCH_SERIES]; /* of them, by nodes that neither give nor get keys */
     double load_seconds, real_seconds;
     uint64_t virtual_ns;
     char error[BENCH_ERROR_BYTES];

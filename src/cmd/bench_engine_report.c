@@ -208,6 +208,15 @@ static void engine_counts(struct json *json, const struct bench_outcome *outcome
     json_end_object(json);
 }
 
+static void rates(struct json *json, const char *name, const uint64_t *operations, double seconds)
+{
+    json_key(json, name);
+    json_begin_array(json);
+    for (int i = 0; i < BENCH_SERIES; i++)
+        json_double(json, (double)operations[i] / seconds / 1e6);
+    json_end_array(json);
+}
+
 static void series(struct json *json, const struct bench_plan *plan,
                    const struct bench_outcome *outcome)
 {
@@ -217,11 +226,8 @@ static void series(struct json *json, const struct bench_plan *plan,
     number(json, "join_at_seconds", (double)plan->join_at_ns / 1e9);
     number(json, "move_seconds", (double)outcome->move_ns / 1e9);
     number(json, "step_seconds", seconds);
-    json_key(json, "mops");
-    json_begin_array(json);
-    for (int i = 0; i < BENCH_SERIES; i++)
-        json_double(json, (double)outcome->series[i] / seconds / 1e6);
-    json_end_array(json);
+    rates(json, "mops", outcome->series, seconds);
+    rates(json, "mops_others", outcome->series_others, seconds);
     json_end_object(json);
 }
 

@@ -147,8 +147,12 @@ static void series_add(struct bench_thread *thread, uint64_t now_ns)
     /* Its middle decides: ticks come a little late. */
     uint64_t middle_ns = now_ns - BENCH_WINDOW_NS / 2;
     uint64_t piece = (middle_ns - run->series_from_ns) * BENCH_SERIES / run->plan->measure_ns;
-    if (piece < BENCH_SERIES)
+    if (piece < BENCH_SERIES) {
         run->outcome->series[piece] += thread->done - thread->series_done;
+        /* The last comes, and the one before it gives. */
+        if (thread->place->compute_node + 2 < run->node_count)
+            run->outcome->series_others[piece] += thread->done - thread->series_done;
+    }
     thread->series_done = thread->done;
 }
 

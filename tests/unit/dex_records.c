@@ -132,6 +132,38 @@ static void test_replacement(void)
     records_destroy(&records);
 }
 
+/* What was forgotten is not found again, whatever else lies beside it: of keys whose hashes begin alike. */
+static void test_forgotten(void)
+{
+    uint64_t keys[12], known[12] = {0}; /* a value that may be found; 0: none */
+    struct prng prng;
+    unsigned found = 0, count = 0;
+
+    prng_seed(&prng, 1);
+    create(128, 8, 8);
+    for (uint64_t key = 0; count < 12; key++) {
+        if (records_hash(&records, slice_of(&key, sizeof(key))) >> 57 == 0)
+            keys[count++] = key;
+    }
+    for (uint64_t i = 1; i < 100 * 1000; i++) {
+        uint64_t number = prng_next(&prng) % 12, key = keys[number], value = 0;
+        struct slice bytes = slice_of(&key, sizeof(key));
+        struct records_ticket ticket;
+        if (prng_next(&prng) % 2 == 0) {
+            (void)records_forget(&records, bytes);
+            known[number] = 0;
+        } else if (get(bytes, &value, &ticket)) {
+            CHECK_EQ_U64(value, known[number]);
+            found++;
+        } else {
+            keep(key, i, &ticket);
+            known[number] = i;
+        }
+    }
+    CHECK(found > 100);
+    records_destroy(&records);
+}
+
 static void test_varying(void)
 {
     uint8_t value[300] = {1, 2, 3}, out[300];
@@ -217,6 +249,7 @@ int main(void)
 {
     test_tickets();
     test_replacement();
+    test_forgotten();
     test_varying();
     test_threads();
     return 0;

@@ -21,20 +21,30 @@ static enum pando_status write_back_frame_co(struct dex *self, uint32_t index)
 
 struct sweep {
     struct dex *self;
-    bool all;
-    uint64_t until; /* or only what was changed first before */
+    uint64_t until;                /* only what was changed first before */
+    const struct dex_range *range; /* only of these keys, unless NULL */
     uint32_t next, used;
     enum pando_status status;
     struct rt_countdown left;
 };
+
+/* Without the latch: what changes meanwhile may be judged wrongly. */
+static bool wanted(const struct sweep *sweep, uint32_t index)
+{
+    const struct frames *frames = &sweep->self->table->frames;
+    uint8_t low[PAGE_KEY_ROOM];
+    if (sweep->range != NULL)
+        return dex_range_has(sweep->range, page_low(frame_bytes(frames, index), low));
+    return sweep->until == UINT64_MAX ||
+           atomic_load(&frame_at(frames, index)->first) < sweep->until;
+}
 
 static void sweep_on_co(struct sweep *sweep)
 {
     while (sweep->status == PANDO_OK && sweep->next < sweep->used) {
         uint32_t index = sweep->next++;
         struct frame *frame = frame_at(&sweep->self->table->frames, index);
-        if (!atomic_load(&frame->dirty) ||
-            (!sweep->all && atomic_load(&frame->first) >= sweep->until))
+        if (!atomic_load(&frame->dirty) || !wanted(sweep, index))
             continue;
         enum pando_status status = write_back_frame_co(sweep->self, index);
         if (status != PANDO_OK)
@@ -50,10 +60,11 @@ static void sweep_task(void *arg)
 }
 
 /* Their round trips overlap: writers may be waiting for this. */
-static enum pando_status write_back_co(struct dex *self, bool all, uint64_t until)
+static enum pando_status write_back_co(struct dex *self, uint64_t until,
+                                       const struct dex_range *range)
 {
     struct sweep sweep = {
-        .self = self, .all = all, .until = until, .used = atomic_load(&self->table->fresh)};
+        .self = self, .until = until, .range = range, .used = atomic_load(&self->table->fresh)};
     rt_countdown_init(&sweep.left, SWEEPERS);
     for (int i = 0; i < SWEEPERS; i++) {
         if (rt_spawn(rt_loop_self(), sweep_task, &sweep) != PANDO_OK)
@@ -71,7 +82,7 @@ static enum pando_status checkpoint_co(struct dex *self, uint64_t until)
 {
     struct dex_table *table = self->table;
     uint64_t begin = dex_log_end(table->log);
-    enum pando_status status = write_back_co(self, false, until);
+    enum pando_status status = write_back_co(self, until, NULL);
     uint32_t used = atomic_load(&table->fresh);
 
     for (uint32_t i = 0; i < used && status == PANDO_OK; i++) {
@@ -111,7 +122,7 @@ enum pando_status dex_log_room_co(struct dex *self)
     }
 }
 
-enum pando_status dex_flush_co(struct dex *self)
+enum pando_status dex_flush_co(struct dex *self, const struct dex_range *range)
 {
-    return write_back_co(self, true, 0);
+    return write_back_co(self, UINT64_MAX, range);
 }

@@ -414,6 +414,11 @@ struct dex_range {
 };
 PANDO_MUST_CHECK enum pando_status dex_give_co(struct dex *self, const struct dex_range *range,
                                                uint64_t to);
+static inline bool dex_range_has(const struct dex_range *range, struct slice key)
+{
+    return slice_compare(key, range->low) >= 0 &&
+           (range->no_high || slice_compare(key, range->high) < 0);
+}
 
 /* Whether a map needs this process's log. */
 bool dex_log_named(const struct dex_table *table, const struct map *map);
@@ -426,8 +431,8 @@ void dex_change_end(struct dex_table *table);
  * in the end. */
 PANDO_MUST_CHECK enum pando_status dex_swap_co(struct dex *self, struct map *from, struct map *to);
 
-/* Everything that is only in this process's memory goes to the pool. */
-PANDO_MUST_CHECK enum pando_status dex_flush_co(struct dex *self);
+/* What is only in this process's memory goes to the pool: everything (NULL), or most of a range. */
+PANDO_MUST_CHECK enum pando_status dex_flush_co(struct dex *self, const struct dex_range *range);
 
 /* Room in the log for some more records: waits for a checkpoint if there is little. */
 PANDO_MUST_CHECK enum pando_status dex_log_room_co(struct dex *self);

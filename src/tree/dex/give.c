@@ -10,12 +10,6 @@
 
 enum { GIVE_TRIES = 8 };
 
-static bool range_has(const struct dex_range *range, struct slice key)
-{
-    return slice_compare(key, range->low) >= 0 &&
-           (range->no_high || slice_compare(key, range->high) < 0);
-}
-
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
 /* Leaves have one owner: keys are given from where a leaf begins to where one does. */
@@ -70,7 +64,7 @@ static struct map *view_with(struct dex *self, const struct dex_range *range, bo
     }
     for (uint32_t i = 0; i < map->count; i++) {
         struct map_part *part = &map->parts[i];
-        if (part->owner == dex_self(table) && range_has(range, part->low)) {
+        if (part->owner == dex_self(table) && dex_range_has(range, part->low)) {
             part->frozen = frozen;
             *any = true;
         }
@@ -94,7 +88,7 @@ static enum pando_status drop_leaf_co(struct dex *self, uint32_t index,
         uint8_t state = atomic_load_explicit(&frame->state, memory_order_relaxed);
         const uint8_t *bytes = frame_bytes(&table->frames, index);
         if ((state != FRAME_HOT && state != FRAME_COOLING) || page_level(bytes) != 0 ||
-            frame->pinned || !range_has(range, page_low(bytes, low)))
+            frame->pinned || !dex_range_has(range, page_low(bytes, low)))
             break;
         if (frame->dirty)
             status = dex_write_back_co(self, index);
@@ -155,7 +149,7 @@ static enum pando_status give_in_pool_co(struct dex *self, const struct dex_rang
             }
             for (uint32_t i = 0; i < next->count; i++) {
                 struct map_part *part = &next->parts[i];
-                if (part->owner != dex_self(table) || !range_has(range, part->low))
+                if (part->owner != dex_self(table) || !dex_range_has(range, part->low))
                     continue;
                 part->owner = to;
                 part->log = part->log_version = 0;
@@ -215,7 +209,7 @@ static enum pando_status give_once_co(struct dex *self, const struct dex_range *
         return view == NULL ? PANDO_FULL : PANDO_OK;
     }
     /* What can be written before: who asks for these keys waits from then on. */
-    status = dex_flush_co(self);
+    status = dex_flush_co(self, &range);
     if (status != PANDO_OK) {
         free(view);
         return status;

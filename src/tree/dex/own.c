@@ -157,7 +157,7 @@ static enum pando_status replay_co(struct dex *self, fabric_address log, uint64_
             dex_log_replay_co(self->base.session, self->table->id, log, replay_record_co, &replay);
     dex_scratch_give(self, replay.scratch);
     if (status == PANDO_OK)
-        status = dex_flush_co(self);
+        status = dex_flush_co(self, NULL);
     log_info("replayed a dead owner's log", log_u64("table", self->table->id),
              log_u64("kept", kept), log_u64("records", replay.records),
              log_u64("applied", replay.applied), log_status("status", status));

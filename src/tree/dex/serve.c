@@ -223,7 +223,7 @@ static enum pando_status answer_co(void *context, struct pool_session *session,
         status = serve_leaf_co(self, scratch, request);
         break;
     case DEX_CALL_FLUSH:
-        status = dex_flush_co(self);
+        status = dex_flush_co(self, NULL);
         break;
     case DEX_CALL_GIVE:
         status = serve_give_co(self, request);

@@ -30,7 +30,7 @@ static enum pando_status flush_all_co(struct dex *self, uint64_t *bytes)
         if (owner == 0 || owner == last)
             continue;
         last = owner;
-        status = owner == me ? dex_flush_co(self) : dex_forward_flush_co(self, owner);
+        status = owner == me ? dex_flush_co(self, NULL) : dex_forward_flush_co(self, owner);
         if (status == PANDO_AGAIN) {
             /* It is gone, or no longer the owner: whoever is will be asked at the next look. */
             status = dex_claim_co(self, map->parts[i].low, &now);
@@ -362,7 +362,7 @@ static enum pando_status gather_co(struct dex *self)
                 status = PANDO_AGAIN;
         }
     } while (status == PANDO_AGAIN);
-    return status == PANDO_OK ? dex_flush_co(self) : status;
+    return status == PANDO_OK ? dex_flush_co(self, NULL) : status;
 }
 
 enum pando_status dex_drop_co(struct engine_table *base, struct pool_session *session)
