@@ -220,6 +220,10 @@ void dex_image(const struct dex_table *table, uint32_t frame, uint8_t *image);
 /* A fresh block for a page, near another page or anywhere (POOL_ANY_NODE). */
 PANDO_MUST_CHECK enum pando_status dex_alloc_co(struct dex *self, uint16_t node,
                                                 struct page_header *header);
+/* For the half of a page that is split. An inner page has to be: a leaf below it was, and until that is
+ * told nobody finds what went to its other half. So it may come from what is left of a full pool. */
+PANDO_MUST_CHECK enum pando_status dex_alloc_half_co(struct dex *self, uint16_t node, uint8_t level,
+                                                     struct page_header *header);
 PANDO_MUST_CHECK enum pando_status dex_free_page_co(struct dex *self, const uint8_t *bytes);
 
 /* Of a live page and a dead one. */

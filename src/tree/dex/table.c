@@ -15,6 +15,8 @@ enum {
     COOLING_PART = 10, /* of the frames */
 };
 
+static const uint64_t CREATION_LOOK_NS = 100 * RT_NS_PER_US;
+
 /* The table's own words in the directory. */
 enum { WORD_NODE_BYTES, WORD_KEY_SIZE, WORD_VALUE_SIZE, WORD_FORMAT };
 
@@ -99,6 +101,11 @@ static enum pando_status create_tree_co(struct pool_session *session, unsigned s
     if (status == PANDO_OK) {
         map->root = block.address;
         status = map_swap_co(session, slot, layout->table, NULL, map);
+    }
+    /* Somebody thought that we had died: it has a tree. */
+    if (status == PANDO_STALE) {
+        block.version++;
+        status = pool_free_co(session, &block, layout->page_bytes, false);
     }
     free(map);
     free(bytes);
@@ -302,12 +309,28 @@ static enum pando_status cache_create(struct dex_table *table, uint64_t bytes)
     return status;
 }
 
+/* A table that is being created has a name before it has a tree. Whoever creates it may have died. */
+static enum pando_status await_tree_co(struct dex_table *table, struct pool_session *session)
+{
+    uint64_t deadline_ns = rt_now_ns() + 2 * pool_lease_ns(table->pool), root = 0;
+    while (rt_now_ns() < deadline_ns) {
+        enum pando_status status = pool_root_read_co(session, table->slot, &root);
+        if (status != PANDO_OK || root != 0)
+            return status;
+        rt_sleep_co(CREATION_LOOK_NS);
+    }
+    log_info("made the tree of a table whose creator did not", log_u64("table", table->id));
+    return create_tree_co(session, table->slot, &table->layout);
+}
+
 /* The root has the first frame, for good. */
 static enum pando_status load_root_co(struct dex_table *table)
 {
     struct map *map;
     struct dex *self = table->keeper;
-    enum pando_status status = map_read_co(self->base.session, table->slot, table->id, &map);
+    enum pando_status status = await_tree_co(table, self->base.session);
+    if (status == PANDO_OK)
+        status = map_read_co(self->base.session, table->slot, table->id, &map);
     if (status != PANDO_OK)
         return status;
     struct frame *frame = frame_at(&table->frames, 0);
