@@ -377,6 +377,8 @@ void engine_stats_add(struct engine_stats *sum, const struct engine_stats *more)
     sum->forwarded += more->forwarded;
     sum->moves += more->moves;
     sum->offloaded += more->offloaded;
+    sum->checkpoints += more->checkpoints;
+    sum->log_waits += more->log_waits;
 }
 
 void engine_stats(const struct engine_table *table, struct engine_stats *out)

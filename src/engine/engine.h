@@ -178,9 +178,10 @@ struct engine_stats {
     uint64_t rereads; /* nodes read again because they were torn or stale */
     uint64_t splits, merges, repairs;
     uint64_t lock_waits, handovers;
-    uint64_t forwarded; /* operations that another process did for this one */
-    uint64_t moves;     /* of keys to another owner, and from one that had died */
-    uint64_t offloaded; /* operations that a memory node did */
+    uint64_t forwarded;              /* operations that another process did for this one */
+    uint64_t moves;                  /* of keys to another owner, and from one that had died */
+    uint64_t offloaded;              /* operations that a memory node did */
+    uint64_t checkpoints, log_waits; /* of a log, and operations that had to wait for one */
 };
 
 void engine_stats_add(struct engine_stats *sum, const struct engine_stats *more);

@@ -38,7 +38,7 @@ struct dex_switches {
 
 struct dex_stats {
     _Atomic uint64_t misses, rereads, splits, merges, repairs, write_backs, evictions, forwarded,
-        served, offloaded, takeovers, given, waits;
+        checkpoints, log_waits, served, offloaded, takeovers, given, waits;
 };
 
 /* How long calls and READs of a memory node took lately. */
@@ -78,7 +78,8 @@ struct dex_table {
     struct dex_log *log;        /* of this process; made with the first ownership */
     atomic_bool changing;       /* one change of ownership at a time */
     atomic_bool checkpointing;  /* one at a time, too */
-    atomic_bool doubt;          /* an owner could not be reached: the map may be old */
+    atomic_bool checkpoint_failed;
+    atomic_bool doubt; /* an owner could not be reached: the map may be old */
 
     _Atomic uint64_t load; /* operations in the last lease, as the keeper counted */
 
@@ -429,6 +430,9 @@ PANDO_MUST_CHECK enum pando_status dex_flush_co(struct dex *self);
 
 /* Room in the log for some more records: waits for a checkpoint if there is little. */
 PANDO_MUST_CHECK enum pando_status dex_log_room_co(struct dex *self);
+
+/* None is under way; if the table is closing, none will be in the background. */
+void dex_checkpoint_end_co(struct dex_table *table);
 
 /* ---- forward.c, serve.c: what others do for us, and we for them ------------------------------ */
 

@@ -424,6 +424,7 @@ static enum pando_status retire_co(struct engine_table *base, struct pool_sessio
 
     /* The task is done with the session that opened the table. */
     dex_keeper_stop_co(table);
+    dex_checkpoint_end_co(table);
     table->keeper->base.session = session;
     dex_serve_no_more_co(table);
     if (!table->retired)
@@ -478,6 +479,8 @@ static void stats(const struct engine_table *base, struct engine_stats *out)
         .forwarded = atomic_load(&table->stats.forwarded),
         .moves = atomic_load(&table->stats.given) + atomic_load(&table->stats.takeovers),
         .offloaded = atomic_load(&table->stats.offloaded),
+        .checkpoints = atomic_load(&table->stats.checkpoints),
+        .log_waits = atomic_load(&table->stats.log_waits),
     };
 }
 
