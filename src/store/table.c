@@ -464,6 +464,35 @@ enum pando_status store_table_list_co(struct store_thread *thread, struct store_
     return status;
 }
 
+struct owners {
+    const char *name;
+    struct engine_owner *out;
+    unsigned capacity, *count;
+};
+
+static enum pando_status owners_co(struct store_thread *thread, void *context)
+{
+    struct owners *owners = context;
+    struct pool_entry entry;
+    unsigned slot;
+    enum pando_status status = pool_table_open_co(thread->session, owners->name, &slot, &entry);
+    if (status != PANDO_OK)
+        return status;
+    const struct engine_ops *ops = store_engine(entry.engine);
+    return ops == NULL ? PANDO_UNSUPPORTED
+                       : engine_owners_co(ops, thread->session, slot, entry.table, owners->out,
+                                          owners->capacity, owners->count);
+}
+
+enum pando_status store_table_owners_co(struct store_thread *thread, const char *name,
+                                        struct engine_owner *out, unsigned capacity,
+                                        unsigned *count)
+{
+    struct owners owners = {name, out, capacity, count};
+    *count = 0;
+    return name_ok(name) ? in_session_co(thread, owners_co, &owners) : PANDO_NOT_FOUND;
+}
+
 bool store_table_dropped(const struct store_table *table)
 {
     return table->gone || (table->shared != NULL && atomic_load(&table->shared->dropped));

@@ -305,3 +305,22 @@ enum pando_status map_free_co(struct pool_session *session, const struct map *ma
     struct pool_block block = {.address = map->address, .version = map->version};
     return pool_vital_free_co(session, &block, map_block_bytes(map->bytes), false);
 }
+
+unsigned map_owners(const struct map *map, struct engine_owner *out, unsigned capacity)
+{
+    uint64_t owners[MAP_PARTS_MAX];
+    unsigned count = 0;
+    for (uint32_t part = 0; part < map->count; part++) {
+        unsigned i = 0;
+        while (i < count && owners[i] != map->parts[part].owner)
+            i++;
+        if (i == count) {
+            owners[count++] = map->parts[part].owner;
+            if (i < capacity)
+                out[i] = (struct engine_owner){.member = map_identity(owners[i])};
+        }
+        if (i < capacity)
+            out[i].ranges++;
+    }
+    return count;
+}

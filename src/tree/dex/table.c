@@ -484,6 +484,18 @@ static void stats(const struct engine_table *base, struct engine_stats *out)
     };
 }
 
+static enum pando_status owners_co(struct pool_session *session, unsigned slot, uint64_t table,
+                                   struct engine_owner *out, unsigned capacity, unsigned *count)
+{
+    struct map *map;
+    enum pando_status status = map_read_co(session, slot, (uint16_t)table, &map);
+    if (status != PANDO_OK)
+        return status;
+    *count = map_owners(map, out, capacity);
+    free(map);
+    return PANDO_OK;
+}
+
 const struct engine_ops dex_engine = {
     .name = "dex",
     .create_co = create_co,
@@ -501,6 +513,7 @@ const struct engine_ops dex_engine = {
     .batch_co = dex_batch_co,
     .move_co = dex_move_co,
     .spread_co = dex_spread_co,
+    .owners_co = owners_co,
     .keep_co = dex_keep_co,
     .retire_co = retire_co,
     .owns = dex_owns,
