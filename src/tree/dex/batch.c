@@ -18,6 +18,8 @@ struct lane {
     const struct map_part *part;
     uint32_t frame;
     uint64_t version;
+    uint64_t hash; /* of a get */
+    struct records_ticket ticket;
 };
 
 struct batch {
@@ -113,11 +115,17 @@ static void descend(struct batch *batch)
 
 /* ---- at the leaves --------------------------------------------------------------------------- */
 
-static void note_end(struct batch *batch, const struct frame *frame)
+static uint64_t note_end(struct batch *batch, const struct frame *frame)
 {
     uint64_t end = atomic_load_explicit(&frame->end, memory_order_relaxed);
     if (end > batch->end)
         batch->end = end;
+    return end;
+}
+
+static bool is_durable(const struct dex_table *table, uint64_t end)
+{
+    return table->log == NULL || dex_log_durable(table->log, end);
 }
 
 static void get_one(struct batch *batch, struct lane *lane)
@@ -142,11 +150,14 @@ static void get_one(struct batch *batch, struct lane *lane)
         if (found)
             size = page_value(&table->layout, bytes, index, op->buffer, op->capacity, &blob);
     }
-    note_end(batch, frame);
+    uint64_t end = note_end(batch, frame);
     if (!frame_same(frame, lane->version) || blob)
         return;
     op->size = size;
     op->status = found ? PANDO_OK : PANDO_NOT_FOUND;
+    if (found && lane->ticket.room && size <= op->capacity && is_durable(table, end))
+        records_keep(&table->records, lane->hash, &lane->ticket, op->key,
+                     slice_of(op->buffer, size));
 }
 
 /* A put that only replaces a value of the same kind in its place, or finds room as the leaf lies. */
@@ -173,15 +184,35 @@ static void put_one(struct batch *batch, struct lane *lane)
     if (!blob && dex_log_change(table, frame, lane->part, DEX_LOG_PUT, &pair, bytes) == PANDO_OK) {
         done = found ? page_update(layout, bytes, index, &pair)
                      : page_insert(layout, bytes, index, &pair);
-        note_end(batch, frame);
+        (void)dex_forget_record(table, op->key);
+        (void)note_end(batch, frame);
     }
     frame_give(frame, done);
     if (done)
         op->status = PANDO_OK;
 }
 
+/* Gets of single pairs that are kept are done before any way is gone. */
+static void get_records(struct batch *batch)
+{
+    struct records *records = &batch->self->table->records;
+    unsigned left = 0;
+
+    for (unsigned i = 0; i < batch->count; i++) {
+        struct lane *lane = &batch->lanes[i];
+        struct engine_batch_op *op = lane->op;
+        if (op->kind == ENGINE_BATCH_GET && records_get(records, lane->hash, op->key, op->buffer,
+                                                        op->capacity, &op->size, &lane->ticket))
+            op->status = PANDO_OK;
+        else
+            batch->lanes[left++] = *lane;
+    }
+    batch->count = left;
+}
+
 static void run_group(struct batch *batch)
 {
+    get_records(batch);
     descend(batch);
     for (unsigned i = 0; i < batch->count; i++) {
         if (batch->lanes[i].op->kind == ENGINE_BATCH_GET)
@@ -208,9 +239,12 @@ void dex_batch_co(struct engine *engine, struct engine_batch_op *ops, size_t cou
     for (size_t i = 0; i < count; i++) {
         const struct map_part *part = map_find(guard.map, ops[i].key);
         if (ops[i].kind != ENGINE_BATCH_DELETE && key_fits(table, ops[i].key) &&
-            dex_mine(table, part))
-            batch.lanes[batch.count++] =
-                (struct lane){.op = &ops[i], .part = part, .word = key_word(ops[i].key)};
+            dex_mine(table, part)) {
+            struct lane *lane = &batch.lanes[batch.count++];
+            *lane = (struct lane){.op = &ops[i], .part = part, .word = key_word(ops[i].key)};
+            lane->hash = records_hash(&table->records, ops[i].key);
+            records_prefetch(&table->records, lane->hash);
+        }
         if (batch.count == GROUP || i + 1 == count) {
             rt_charge(RT_COST_OPERATION);
             run_group(&batch);

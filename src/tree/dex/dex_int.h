@@ -15,6 +15,7 @@
 #include "tree/dex/frame.h"
 #include "tree/dex/log.h"
 #include "tree/dex/map.h"
+#include "tree/dex/records.h"
 #include "tree/page/page.h"
 
 /* Every technique can be switched off; the last are for tests only and break the engine on
@@ -26,6 +27,7 @@ struct dex_switches {
     bool cooling_map; /* many FIFOs instead of one */
     bool path_aware;  /* cooling is delegated to children */
     bool admission;   /* leaves are kept with a probability only */
+    bool records;     /* single pairs are kept, too */
     bool offload;     /* memory nodes do some of the work */
     bool prefetch;    /* scans ask for leaves ahead */
     bool log;         /* an acknowledged write survives this process: durability */
@@ -33,7 +35,7 @@ struct dex_switches {
     bool balance; /* owners give keys to others that have less to do */
     /* Off unless asked for by "+": leaves, too, when that seems to be faster; always, whatever it costs. */
     bool offload_leaves, offload_only;
-    bool cells, replay, invalidate; /* break-cells, break-replay, break-invalidate */
+    bool cells, replay, invalidate, forget; /* break-cells and so on */
 };
 
 struct dex_stats {
@@ -61,6 +63,7 @@ struct dex_table {
 
     struct frames frames;
     struct cooling cooling;
+    struct records records;
     uint32_t root_frame;
     fabric_address root;
     _Atomic uint32_t fresh; /* frames that were never used begin here */
@@ -341,6 +344,13 @@ PANDO_MUST_CHECK enum pando_status dex_local_modify_co(struct dex *self,
                                                        const struct map_part *part,
                                                        struct slice key,
                                                        const struct dex_edit *edit);
+
+/* Of a key whose pair is being changed: its leaf's latch is held. */
+static inline struct records_ticket dex_forget_record(struct dex_table *table, struct slice key)
+{
+    return table->on.forget ? records_forget(&table->records, key)
+                            : (struct records_ticket){.header = 1};
+}
 
 /* A change of a leaf whose latch is held: its record goes into the log, its stamp into the page. FULL:
  * the log is, and nothing was done. */

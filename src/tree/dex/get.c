@@ -29,8 +29,13 @@ enum pando_status dex_local_get_co(struct dex *self, const struct map_part *part
     struct dex_push push = {.operation = DEX_WORK_GET, .part = part, .key = key};
     struct dex_target target = {.key = key, .push = &push, .scratch = scratch};
     struct dex_spot spot;
+    struct records_ticket ticket;
 
     dex_did(self, 1);
+    *blob = false;
+    uint64_t hash = records_hash(&table->records, key);
+    if (records_get(&table->records, hash, key, value, capacity, size, &ticket))
+        return dex_settle_co(self, 0);
     for (int tries = 0; tries < TRIES_MAX; tries++) {
         enum pando_status status = dex_find_co(self, &target, &spot);
         if (status != PANDO_OK)
@@ -40,6 +45,8 @@ enum pando_status dex_local_get_co(struct dex *self, const struct map_part *part
             *size = push.found.size;
             memcpy(value, push.found.data, *size < capacity ? *size : capacity);
             status = dex_settle_co(self, 0);
+            if (status == PANDO_OK && push.was_there && !*blob)
+                records_keep(&table->records, hash, &ticket, key, push.found);
             return status == PANDO_OK && !push.was_there ? PANDO_NOT_FOUND : status;
         }
         struct frame *frame = frame_at(&table->frames, spot.frame);
@@ -58,6 +65,9 @@ enum pando_status dex_local_get_co(struct dex *self, const struct map_part *part
             status = dex_settle_co(self, end);
         if (status != PANDO_OK)
             return status;
+        /* While the leaf is kept, the record saves no more than a little time. */
+        if (found && !*blob && *size <= capacity && (spot.private || ticket.room))
+            records_keep(&table->records, hash, &ticket, key, slice_of(value, *size));
         return found ? PANDO_OK : PANDO_NOT_FOUND;
     }
     return PANDO_TIMEOUT;

@@ -221,6 +221,8 @@ static enum pando_status give_once_co(struct dex *self, const struct dex_range *
         return status;
     }
     dex_publish_co(self, view);
+    /* Nobody reads or changes these keys here any more; when they come back they may be others. */
+    records_forget_all(&self->table->records);
     status = give_frozen_co(self, &range, to, scratch);
     if (status == PANDO_OK) {
         dex_count(&self->table->stats.given);

@@ -36,6 +36,7 @@ struct work {
 
     uint64_t end; /* in the log, behind what was done or seen */
     bool shrunk;
+    struct records_ticket ticket;
 };
 
 /* ---- the old value --------------------------------------------------------------------------- */
@@ -225,6 +226,7 @@ static enum pando_status edit_leaf_co(struct work *work, struct engine_change *c
     }
     if (status != PANDO_OK)
         return status;
+    work->ticket = dex_forget_record(table, work->key);
     if (change->what == ENGINE_STORE) {
         page_put(&table->layout, work->bytes, work->index, work->found, &pair,
                  work->scratch->other);
@@ -294,13 +296,22 @@ static enum pando_status pushed_co(struct work *work, const struct dex_push *pus
     return PANDO_OK;
 }
 
+/* After the log has it: what was kept before, or has no page, is kept as it is now. */
+static void keep_record(const struct work *work, const struct engine_change *change)
+{
+    struct dex_table *table = work->self->table;
+    if (change->what == ENGINE_STORE && !work->edit->raw_blob && !is_long(table, change->value))
+        records_keep(&table->records, records_hash(&table->records, work->key), &work->ticket,
+                     work->key, change->value);
+}
+
 static enum pando_status try_co(struct work *work, bool *again)
 {
     struct dex *self = work->self;
     struct dex_table *table = self->table;
     struct dex_push push;
     struct dex_target target = {.key = work->key, .scratch = work->scratch};
-    struct engine_change change;
+    struct engine_change change = {0};
     enum verdict verdict = DONE;
 
     if (make_push(work, &push))
@@ -322,6 +333,7 @@ static enum pando_status try_co(struct work *work, bool *again)
     status = edit_leaf_co(work, &change, &verdict);
     bool changed = status == PANDO_OK && verdict == DONE && change.what != ENGINE_KEEP;
     bool frees = changed && work->old_blob;
+    bool private = work->spot.private;
     enum pando_status released = release_co(work, changed, frees && table->log == NULL);
     if (status == PANDO_STALE)
         return PANDO_OK; /* an old blob was freed while it was fetched: cannot be, under the latch */
@@ -339,6 +351,8 @@ static enum pando_status try_co(struct work *work, bool *again)
     status = dex_settle_co(self, work->end);
     if (changed && status != PANDO_OK)
         return PANDO_UNKNOWN;
+    if (changed && (private || work->ticket.room))
+        keep_record(work, &change);
     if (status == PANDO_OK && frees) {
         enum pando_status freed = blob_free_co(self->base.session, table->id, work->old_address);
         (void)freed;

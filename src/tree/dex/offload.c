@@ -138,12 +138,12 @@ static enum pando_status reply_read(struct dex_push *push, const uint8_t *reply,
     push->was_there = head.was_there == 1;
     push->old_blob = head.blob == 1;
     push->shrunk = head.shrunk == 1;
+    push->leaf = head.leaf;
     /* Whether a key that is deleted had been there was told by a reply that was lost. */
     if (head.repeated == 1 && push->operation == DEX_WORK_DELETE)
         return PANDO_UNKNOWN;
     if (head.repeated == 1)
         push->old_blob = false; /* it is the new value */
-    push->leaf = head.leaf;
     push->found = slice_of(reply + sizeof(head), size - sizeof(head));
     return push->old_blob && push->found.size != sizeof(fabric_address) ? PANDO_CORRUPT : PANDO_OK;
 }
@@ -193,11 +193,12 @@ enum pando_status dex_offload_co(struct dex *self, struct dex_push *push, fabric
         pool_intent_give(self->base.session, slot);
     if (status == PANDO_OK)
         status = reply_read(push, scratch->intent, size);
-    if (status == PANDO_OK) {
+    if (status == PANDO_OK)
         dex_count(&table->stats.offloaded);
-        if (changes && push->leaf != page) /* of the page itself there is only our frame */
-            forget_leaf_co(self, push->leaf);
-    }
+    if (changes)
+        (void)dex_forget_record(table, push->key);
+    if (changes && push->leaf != 0 && push->leaf != page) /* of that there is only our frame */
+        forget_leaf_co(self, push->leaf);
     /* What it will not do is done here; a record that is in the log for nothing does no harm. */
     return status == PANDO_STALE || status == PANDO_UNSUPPORTED || status == PANDO_FULL ||
                    status == PANDO_INVALID || (!changes && status != PANDO_OK)

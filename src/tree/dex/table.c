@@ -13,6 +13,7 @@ enum {
     CACHE_BYTES = 256 * 1024 * 1024,
     FRAMES_MIN = 24,   /* tasks that are at work hold a few each */
     COOLING_PART = 10, /* of the frames */
+    RECORDS_PART = 4,  /* of the cache are records */
 };
 
 static const uint64_t CREATION_LOOK_NS = 100 * RT_NS_PER_US;
@@ -28,6 +29,7 @@ static const struct engine_switch switches[] = {
     {"cooling-map", offsetof(struct dex_switches, cooling_map)},
     {"path-aware", offsetof(struct dex_switches, path_aware)},
     {"admission", offsetof(struct dex_switches, admission)},
+    {"records", offsetof(struct dex_switches, records)},
     {"offload", offsetof(struct dex_switches, offload)},
     {"prefetch", offsetof(struct dex_switches, prefetch)},
     {"log", offsetof(struct dex_switches, log)},
@@ -38,6 +40,7 @@ static const struct engine_switch switches[] = {
     {"break-cells", offsetof(struct dex_switches, cells)},
     {"break-replay", offsetof(struct dex_switches, replay)},
     {"break-invalidate", offsetof(struct dex_switches, invalidate)},
+    {"break-forget", offsetof(struct dex_switches, forget)},
 };
 enum { SWITCHES = sizeof(switches) / sizeof(switches[0]) };
 
@@ -295,14 +298,22 @@ static enum pando_status read_entry_co(struct dex_table *table, struct pool_sess
 
 static enum pando_status cache_create(struct dex_table *table, uint64_t bytes)
 {
+    uint64_t most = bytes == 0 ? CACHE_BYTES : bytes;
+    struct records_options options = {
+        .bytes = table->on.cache && table->on.records ? most / RECORDS_PART : 0,
+        .key_size = table->layout.key_size,
+        .value_size = table->layout.value_size,
+        .key_max = table->layout.key_max,
+        .value_max = table->inline_max};
+    enum pando_status status = records_create(&table->records, &options);
     uint64_t count =
-        (bytes == 0 ? CACHE_BYTES : bytes) / (table->layout.page_bytes + sizeof(struct frame));
+        (most - table->records.bytes) / (table->layout.page_bytes + sizeof(struct frame));
     if (count < FRAMES_MIN)
         count = FRAMES_MIN;
     if (count >= FRAME_NONE / 2)
         count = FRAME_NONE / 2;
-    enum pando_status status =
-        frames_create(&table->frames, (uint32_t)count, table->layout.page_bytes);
+    if (status == PANDO_OK)
+        status = frames_create(&table->frames, (uint32_t)count, table->layout.page_bytes);
     if (status == PANDO_OK)
         status =
             cooling_create(&table->cooling, (uint32_t)count / COOLING_PART, !table->on.cooling_map);
@@ -358,6 +369,7 @@ static void table_free(struct dex_table *table)
         dex_handle_destroy(table->keeper);
     frames_destroy(&table->frames);
     cooling_destroy(&table->cooling);
+    records_destroy(&table->records);
     free(atomic_load(&table->map));
     free(table);
 }
@@ -469,7 +481,7 @@ static void stats(const struct engine_table *base, struct engine_stats *out)
     *out = (struct engine_stats){
         .cache_hits = operations > misses ? operations - misses : 0, /* what needed nothing else */
         .cache_misses = misses,
-        .cache_bytes = (uint64_t)used * table->layout.page_bytes,
+        .cache_bytes = (uint64_t)used * table->layout.page_bytes + table->records.bytes,
         .cache_entries = used,
         .rereads = atomic_load(&table->stats.rereads),
         .splits = atomic_load(&table->stats.splits),
