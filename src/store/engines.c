@@ -6,8 +6,7 @@
 #include "tree/dex/memory_side.h"
 #include "tree/sherman/sherman.h"
 
-/* Not yet dex: in a pool that is full nobody could become the owner of keys that have none. */
-const char store_default_engine[] = "sherman";
+const char store_default_engine[] = "dex";
 
 static const struct engine_ops *const engines[] = {&dex_engine, &sherman_engine};
 enum { ENGINES = sizeof(engines) / sizeof(engines[0]) };
