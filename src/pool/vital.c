@@ -19,6 +19,7 @@ struct freed {
 
 struct vital_blocks {
     struct rt_latch latch;
+    uint16_t next_node; /* they take turns */
     uint32_t head, count;
     struct freed freed[FREED_MAX]; /* a ring, oldest first */
 };
@@ -61,6 +62,15 @@ static enum pando_status alloc_on_co(struct pool_session *session, uint16_t node
                : PANDO_CORRUPT;
 }
 
+/* Different processes begin at different ones. */
+static uint16_t next_node(const struct pool *pool)
+{
+    rt_latch_lock(&pool->vital->latch);
+    uint16_t next = pool->vital->next_node++;
+    rt_latch_unlock(&pool->vital->latch);
+    return (uint16_t)((pool->identity.member + next) % pool->nodes);
+}
+
 enum pando_status pool_vital_alloc_co(struct pool_session *session, uint32_t block_bytes,
                                       struct pool_block *block)
 {
@@ -68,11 +78,9 @@ enum pando_status pool_vital_alloc_co(struct pool_session *session, uint32_t blo
     if (block_bytes == 0 || block_bytes % 64 != 0 || block_bytes > POOL_CHUNK_BYTES)
         return PANDO_INVALID;
     pool_vital_return_co(session);
-    /* Different processes begin at different nodes. */
     enum pando_status status = PANDO_FULL;
     for (uint16_t i = 0; i < pool->nodes && status == PANDO_FULL; i++)
-        status = alloc_on_co(session, (uint16_t)((pool->identity.member + i) % pool->nodes),
-                             block_bytes, block);
+        status = alloc_on_co(session, next_node(pool), block_bytes, block);
     return status;
 }
 
