@@ -202,6 +202,11 @@ PANDO_MUST_CHECK enum pando_status pool_directory_co(struct pool_session *sessio
 PANDO_MUST_CHECK enum pando_status pool_root_read_co(struct pool_session *session, unsigned slot,
                                                      uint64_t *root);
 
+/* Of a table that may still be being created, which has a name before it has a root: waits up to two
+ * leases for it. TIMEOUT: its creator is slow, or has died. */
+PANDO_MUST_CHECK enum pando_status pool_root_await_co(struct pool_session *session, unsigned slot,
+                                                      uint64_t *root);
+
 /* STALE: it was something else; *found says what. */
 PANDO_MUST_CHECK enum pando_status pool_root_swap_co(struct pool_session *session, unsigned slot,
                                                      uint64_t expected, uint64_t desired,

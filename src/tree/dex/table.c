@@ -16,8 +16,6 @@ enum {
     RECORDS_PART = 4,  /* of the cache are records */
 };
 
-static const uint64_t CREATION_LOOK_NS = 100 * RT_NS_PER_US;
-
 /* The table's own words in the directory. */
 enum { WORD_NODE_BYTES, WORD_KEY_SIZE, WORD_VALUE_SIZE, WORD_FORMAT };
 
@@ -323,13 +321,10 @@ static enum pando_status cache_create(struct dex_table *table, uint64_t bytes)
 /* A table that is being created has a name before it has a tree. Whoever creates it may have died. */
 static enum pando_status await_tree_co(struct dex_table *table, struct pool_session *session)
 {
-    uint64_t deadline_ns = rt_now_ns() + 2 * pool_lease_ns(table->pool), root = 0;
-    while (rt_now_ns() < deadline_ns) {
-        enum pando_status status = pool_root_read_co(session, table->slot, &root);
-        if (status != PANDO_OK || root != 0)
-            return status;
-        rt_sleep_co(CREATION_LOOK_NS);
-    }
+    uint64_t root;
+    enum pando_status status = pool_root_await_co(session, table->slot, &root);
+    if (status != PANDO_TIMEOUT)
+        return status;
     log_info("made the tree of a table whose creator did not", log_u64("table", table->id));
     return create_tree_co(session, table->slot, &table->layout);
 }

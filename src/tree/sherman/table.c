@@ -136,6 +136,12 @@ static enum pando_status table_fill(struct sherman_table *table, struct pool_ses
         snprintf(error, error_bytes, "table '%s' belongs to the engine '%s'", name, entry.engine);
         return PANDO_INVALID;
     }
+    uint64_t root;
+    status = pool_root_await_co(session, table->slot, &root);
+    if (status != PANDO_OK && status != PANDO_TIMEOUT) { /* one without can be dropped */
+        snprintf(error, error_bytes, "table '%s': %s", name, pando_status_text(status));
+        return status;
+    }
     *shape = (struct engine_shape){
         .key_size = (uint32_t)entry.words[WORD_KEY_SIZE],
         .value_size = (uint32_t)entry.words[WORD_VALUE_SIZE],
