@@ -1,6 +1,7 @@
 #include "fabric/fabric.h"
 
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -223,6 +224,24 @@ enum pando_status fabric_serve_request(struct fabric *fabric, struct fabric_requ
         status = PANDO_UNSUPPORTED;
     }
     pando_assert(request->reply_size <= FABRIC_CALL_BYTES_MAX);
+    return status;
+}
+
+enum pando_status fabric_self_call_co(struct fabric_endpoint *endpoint, uint16_t method,
+                                      struct slice body, void *reply, uint32_t reply_capacity,
+                                      uint32_t *reply_size)
+{
+    uint8_t *buffer = malloc(FABRIC_CALL_BYTES_MAX);
+    if (buffer == NULL)
+        return PANDO_NO_MEMORY;
+    struct fabric_request request = {
+        .from = endpoint->identity, .method = method, .body = body, .reply = buffer};
+    enum pando_status status = fabric_serve_request(endpoint->fabric, &request);
+    uint32_t stored = request.reply_size < reply_capacity ? request.reply_size : reply_capacity;
+    if (stored > 0)
+        memcpy(reply, buffer, stored);
+    *reply_size = request.reply_size;
+    free(buffer);
     return status;
 }
 

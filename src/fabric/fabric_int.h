@@ -76,4 +76,9 @@ static inline void fabric_list_done(struct fabric_endpoint *endpoint, struct fab
 /* Serves one request through the process's handler: UNSUPPORTED when there is none. */
 enum pando_status fabric_serve_request(struct fabric *fabric, struct fabric_request *request);
 
+/* The call_co of an endpoint to the process itself: served by the task that calls. */
+enum pando_status fabric_self_call_co(struct fabric_endpoint *endpoint, uint16_t method,
+                                      struct slice body, void *reply, uint32_t reply_capacity,
+                                      uint32_t *reply_size);
+
 #endif

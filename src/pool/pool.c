@@ -211,6 +211,12 @@ struct fabric *pool_fabric(const struct pool *pool)
     return pool->fabric;
 }
 
+bool pool_private(const struct pool *pool)
+{
+    return pool->nodes == 1 && fabric_self(pool->fabric) == 0 &&
+           fabric_location(pool->fabric)[0] == '\0';
+}
+
 bool pool_lease_valid(const struct pool *pool)
 {
     uint64_t until_ns = atomic_load_explicit(&pool->lease_until_ns, memory_order_acquire);

@@ -13,6 +13,8 @@
 #ifndef POOL_POOL_H
 #define POOL_POOL_H
 
+#include <stdatomic.h>
+
 #include "fabric/fabric.h"
 #include "pool/call_fmt.h"
 #include "pool/pool_fmt.h"
@@ -48,6 +50,9 @@ uint16_t pool_nodes(const struct pool *pool);
 uint64_t pool_lease_ns(const struct pool *pool);
 uint64_t pool_grace_ns(const struct pool *pool); /* freed memory is not reused before (R22) */
 struct fabric *pool_fabric(const struct pool *pool);
+
+/* No other process can reach it: it ends with this one. */
+bool pool_private(const struct pool *pool);
 
 /* False from the moment the member may have been declared dead; by its own clock (R13). */
 bool pool_lease_valid(const struct pool *pool);
@@ -129,6 +134,47 @@ PANDO_MUST_CHECK enum pando_status pool_lock_backoff_co(struct pool_session *ses
  * may be sent again. UNKNOWN or FENCED: it can no longer be said, or we are no longer we. */
 PANDO_MUST_CHECK enum pando_status pool_resolve_co(struct pool_session *session,
                                                    const struct pool_lock *lock, bool *applied);
+
+/* ---- doing things again (retry.c) ------------------------------------------------------------- */
+
+/* A loop that begins again when somebody was in the way, or a node could not be reached. */
+struct pool_retry {
+    const atomic_bool
+        *leaving;   /* NULL, or true when the caller has not much time: others take over */
+    unsigned count; /* all zero but for that to begin with */
+    uint64_t deadline_ns;
+};
+
+/* Sleeps a growing, random while. TIMEOUT: ten leases have passed, or two for who was leaving when the
+ * loop began. FENCED. */
+PANDO_MUST_CHECK enum pando_status pool_retry_co(struct pool *pool, struct pool_retry *retry);
+
+/* A thing that others may be writing or freeing is read until the caller believes it. */
+struct pool_reading {
+    fabric_address address;
+    void *to;
+    uint32_t size;
+    unsigned tries; /* 0 to begin with */
+    bool recent;    /* out: the bytes are to be believed if they pass the caller's check (R22) */
+};
+
+/* One try more; pauses before the later ones. STALE: no such place, or it was tried often enough. */
+PANDO_MUST_CHECK enum pando_status pool_read_co(struct pool_session *session,
+                                                struct pool_reading *reading);
+
+/* Sends a list that may be repeated, until it was carried out. What was begun must be finished: if that
+ * cannot be, in the time of pool_retry_co, this member gives itself up, and others finish it. OK or
+ * UNKNOWN. */
+PANDO_MUST_CHECK enum pando_status pool_persist_co(struct pool_session *session, uint16_t node,
+                                                   struct fabric_op *ops, uint32_t count,
+                                                   const atomic_bool *leaving);
+
+/* Likewise a list that ends in releasing the lock, on the lock's node: it is repeated only if it was
+ * not applied (R11). */
+PANDO_MUST_CHECK enum pando_status pool_persist_unlock_co(struct pool_session *session,
+                                                          const struct pool_lock *lock,
+                                                          struct fabric_op *ops, uint32_t count,
+                                                          const atomic_bool *leaving);
 
 /* ---- intents (R18) --------------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
 source "$(dirname "$0")/lib.sh"
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 
-run "$ROOT/scripts/papers" dex --tiny --pando "$PANDO" --out "$DIR/out" --work "$DIR/work"
+RUN_SECONDS=120 run "$ROOT/scripts/papers" dex --tiny --pando "$PANDO" --out "$DIR/out" --work "$DIR/work"
 [[ $RC == 0 ]] || fail "exit status $RC: $OUT $ERR"
 for title in "Table 2" "Figure 6" "Figure 7" "Figure 8" "Figure 9" "Figure 10" "Figure 11" "Figure 12"; do
     grep -q "^## $title" "$DIR/out/dex.md" || fail "no $title in the page"

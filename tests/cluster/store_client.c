@@ -73,13 +73,26 @@ static void write_task(void *arg)
     rt_countdown_done(writer->done);
 }
 
-static void write_co(struct store_table *table)
+static void fill_task(void *arg)
+{
+    struct writer *writer = arg;
+    uint64_t number;
+    while (atomic_load(&client.result) == 0 &&
+           (number = atomic_fetch_add(&client.next, 1)) < client.first) {
+        enum pando_status status = put_co(writer->table, number);
+        if (status != PANDO_OK)
+            fail("put", status);
+    }
+    rt_countdown_done(writer->done);
+}
+
+static void write_co(struct store_table *table, void (*task)(void *))
 {
     struct rt_countdown done;
     struct writer writer = {.table = table, .done = &done};
     rt_countdown_init(&done, TASKS);
     for (int i = 0; i < TASKS; i++) {
-        if (rt_spawn(rt_loop_self(), write_task, &writer) != PANDO_OK)
+        if (rt_spawn(rt_loop_self(), task, &writer) != PANDO_OK)
             abort();
     }
     rt_countdown_wait_co(&done);
@@ -138,17 +151,6 @@ static void hold_co(struct store_table *table)
         fail("hold", status);
 }
 
-static void fill_co(struct store_table *table)
-{
-    for (uint64_t i = 0; i < client.first; i++) {
-        enum pando_status status = put_co(table, i);
-        if (status != PANDO_OK) {
-            fail("put", status);
-            return;
-        }
-    }
-}
-
 static void on_table_co(struct store_thread *thread)
 {
     struct store_table *table;
@@ -160,7 +162,7 @@ static void on_table_co(struct store_thread *thread)
         return;
     }
     if (mode("write"))
-        write_co(table);
+        write_co(table, write_task);
     else if (mode("verify"))
         verify_co(table);
     else if (mode("use"))
@@ -168,7 +170,7 @@ static void on_table_co(struct store_thread *thread)
     else if (mode("hold"))
         hold_co(table);
     else
-        fill_co(table);
+        write_co(table, fill_task);
     store_table_close(table);
 }
 

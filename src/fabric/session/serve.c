@@ -95,6 +95,15 @@ enum pando_status session_fence_co(struct session_server *server, struct fabric_
     return status;
 }
 
+enum pando_status session_self_fence_co(struct session_server *server, const struct window *window,
+                                        struct fabric_identity identity)
+{
+    if (server != NULL)
+        return session_fence_co(server, identity);
+    window_fence(window, identity);
+    return PANDO_OK;
+}
+
 static void fence_task(void *arg)
 {
     struct request *request = arg;

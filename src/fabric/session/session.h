@@ -135,6 +135,11 @@ PANDO_MUST_CHECK enum pando_status session_drop_co(struct session_server *server
 PANDO_MUST_CHECK enum pando_status session_fence_co(struct session_server *server,
                                                     struct fabric_identity identity);
 
+/* A process fences somebody at its own window, which it may not serve to others: server NULL then. */
+PANDO_MUST_CHECK enum pando_status session_self_fence_co(struct session_server *server,
+                                                         const struct window *window,
+                                                         struct fabric_identity identity);
+
 /* ---- one session, on its loop ---------------------------------------------------------------- */
 
 /* `why` is logged unless it is NULL. The session may be freed when this returns. */

@@ -5,7 +5,6 @@
  * session with its server. One to itself has the window and nothing else, and never breaks.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/assert.h"
 #include "fabric/shm/shm_int.h"
@@ -125,33 +124,12 @@ static void shm_disconnect_co(struct fabric_endpoint *base)
 
 /* ---- calls and fences ------------------------------------------------------------------------ */
 
-static enum pando_status call_self_co(struct fabric_endpoint *base, uint16_t method,
-                                      struct slice body, void *reply, uint32_t reply_capacity,
-                                      uint32_t *reply_size)
-{
-    struct fabric_request request = {
-        .from = base->identity,
-        .method = method,
-        .body = body,
-        .reply = malloc(FABRIC_CALL_BYTES_MAX),
-    };
-    if (request.reply == NULL)
-        return PANDO_NO_MEMORY;
-    enum pando_status status = fabric_serve_request(base->fabric, &request);
-    uint32_t kept = request.reply_size < reply_capacity ? request.reply_size : reply_capacity;
-    if (kept > 0)
-        memcpy(reply, request.reply, kept);
-    *reply_size = request.reply_size;
-    free(request.reply);
-    return status;
-}
-
 static enum pando_status shm_call_co(struct fabric_endpoint *base, uint16_t method,
                                      struct slice body, void *reply, uint32_t reply_capacity,
                                      uint32_t *reply_size)
 {
     if (shm_is_self(shm_fabric_of(base->fabric), base->node))
-        return call_self_co(base, method, body, reply, reply_capacity, reply_size);
+        return fabric_self_call_co(base, method, body, reply, reply_capacity, reply_size);
     return shm_session_ask_co(shm_endpoint_of(base), SHM_CALL, method, body, reply, reply_capacity,
                               reply_size);
 }

@@ -20,79 +20,26 @@
 
 #include "fabric/sim/nic.h"
 
+/* All have one wire, one PCIe and one kind of memory; they differ in what is given here. */
+#define PRESET(preset, messages_per_us, operation_ns)                                              \
+    {                                                                                              \
+        .name = (preset), .wire_ns = 450, .read_extra_ns = 250, .write_extra_ns = 100,             \
+        .atomic_host_extra_ns = 250, .atomic_chip_extra_ns = 50, .jitter_mean_ns = 750,            \
+        .message_in_ns = 1000.0 / (messages_per_us), .message_out_ns = 1000.0 / (messages_per_us), \
+        .atomic_chip_message_ns = 1000.0 / 110, .bytes_per_ns = 12.5, .header_bytes = 60,          \
+        .bucket_chip_ns = 45, .bucket_host_ok_ns = 130, .bucket_host_fail_ns = 130,                \
+        .buckets = 4096, .device_bytes = 256 * 1024,                                               \
+        .costs = {[RT_COST_OPERATION] = (operation_ns),                                            \
+                  [RT_COST_WRITE] = 600,                                                           \
+                  [RT_COST_VERB] = 900,                                                            \
+                  [RT_COST_HANDOFF] = 350,                                                         \
+                  [RT_COST_CALL] = 2000},                                                          \
+    }
+
 static const struct sim_nic_model models[] = {
-    {
-        .name = "cx5",
-        .wire_ns = 450,
-        .read_extra_ns = 250,
-        .write_extra_ns = 100,
-        .atomic_host_extra_ns = 250,
-        .atomic_chip_extra_ns = 50,
-        .jitter_mean_ns = 750,
-        .message_in_ns = 1000.0 / 52,
-        .message_out_ns = 1000.0 / 52,
-        .atomic_chip_message_ns = 1000.0 / 110,
-        .bytes_per_ns = 12.5,
-        .header_bytes = 60,
-        .bucket_chip_ns = 45,
-        .bucket_host_ok_ns = 130,
-        .bucket_host_fail_ns = 130,
-        .buckets = 4096,
-        .device_bytes = 256 * 1024,
-        .costs = {[RT_COST_OPERATION] = 1900,
-                  [RT_COST_WRITE] = 600,
-                  [RT_COST_VERB] = 900,
-                  [RT_COST_HANDOFF] = 350,
-                  [RT_COST_CALL] = 2000},
-    },
-    {
-        .name = "cx5-dex",
-        .wire_ns = 450,
-        .read_extra_ns = 250,
-        .write_extra_ns = 100,
-        .atomic_host_extra_ns = 250,
-        .atomic_chip_extra_ns = 50,
-        .jitter_mean_ns = 750,
-        .message_in_ns = 1000.0 / 52,
-        .message_out_ns = 1000.0 / 52,
-        .atomic_chip_message_ns = 1000.0 / 110,
-        .bytes_per_ns = 12.5,
-        .header_bytes = 60,
-        .bucket_chip_ns = 45,
-        .bucket_host_ok_ns = 130,
-        .bucket_host_fail_ns = 130,
-        .buckets = 4096,
-        .device_bytes = 256 * 1024,
-        .costs = {[RT_COST_OPERATION] = 1000,
-                  [RT_COST_WRITE] = 600,
-                  [RT_COST_VERB] = 900,
-                  [RT_COST_HANDOFF] = 350,
-                  [RT_COST_CALL] = 2000},
-    },
-    {
-        .name = "cx6",
-        .wire_ns = 450,
-        .read_extra_ns = 250,
-        .write_extra_ns = 100,
-        .atomic_host_extra_ns = 250,
-        .atomic_chip_extra_ns = 50,
-        .jitter_mean_ns = 750,
-        .message_in_ns = 1000.0 / 50,
-        .message_out_ns = 1000.0 / 50,
-        .atomic_chip_message_ns = 1000.0 / 110,
-        .bytes_per_ns = 12.5,
-        .header_bytes = 60,
-        .bucket_chip_ns = 45,
-        .bucket_host_ok_ns = 130,
-        .bucket_host_fail_ns = 130,
-        .buckets = 4096,
-        .device_bytes = 256 * 1024,
-        .costs = {[RT_COST_OPERATION] = 1000,
-                  [RT_COST_WRITE] = 600,
-                  [RT_COST_VERB] = 900,
-                  [RT_COST_HANDOFF] = 350,
-                  [RT_COST_CALL] = 2000},
-    },
+    PRESET("cx5", 52, 1900),
+    PRESET("cx5-dex", 52, 1000),
+    PRESET("cx6", 50, 1000),
 };
 
 const struct sim_nic_model *sim_nic_model(const char *name)

@@ -176,32 +176,49 @@ static bool head_ok(struct pool_session *session, uint16_t table, fabric_address
     return segments == head->segments;
 }
 
-/* The head and, of a short blob, as much of the value as came with it. */
-static enum pando_status read_head_co(struct pool_session *session, fabric_address blob,
-                                      uint8_t *bytes, uint32_t *got)
+/* A blob's head and, of a short one, as much of the value as came with it. */
+struct first_read {
+    struct head head;
+    uint8_t bytes[FIRST_READ];
+    uint32_t got;
+};
+
+static enum pando_status read_first_co(struct pool_session *session, uint16_t table,
+                                       fabric_address blob, struct first_read *first)
 {
-    struct fabric_op read = fabric_read(fabric_address_offset(blob), bytes, FIRST_READ);
+    struct fabric_op read = fabric_read(fabric_address_offset(blob), first->bytes, FIRST_READ);
     enum pando_status status = pool_submit_co(session, fabric_address_node(blob), &read, 1);
-    *got = FIRST_READ;
+    first->got = FIRST_READ;
     if (status == PANDO_RANGE) { /* at the very end of the window */
-        read.size = *got = HEAD_BYTES;
+        read.size = first->got = HEAD_BYTES;
         status = pool_submit_co(session, fabric_address_node(blob), &read, 1);
     }
-    return status == PANDO_RANGE ? PANDO_STALE : status;
+    if (status != PANDO_OK)
+        return status == PANDO_RANGE ? PANDO_STALE : status;
+    memcpy(&first->head, first->bytes, sizeof(first->head));
+    return head_ok(session, table, blob, &first->head) ? PANDO_OK : PANDO_STALE;
 }
 
-static enum pando_status read_value_co(struct pool_session *session, const struct head *head,
-                                       const uint8_t *first, uint32_t got, uint8_t *value)
+static enum pando_status read_segments_co(struct pool_session *session, const struct head *head,
+                                          uint64_t addresses[SEGMENTS_MAX])
 {
+    return read_pieces_co(session, head->address + HEAD_BYTES, (uint8_t *)addresses,
+                          head->segments * sizeof(uint64_t));
+}
+
+static enum pando_status read_value_co(struct pool_session *session, const struct first_read *first,
+                                       uint8_t *value)
+{
+    const struct head *head = &first->head;
     if (head->segments == 0) {
-        uint64_t here = got - HEAD_BYTES < head->size ? got - HEAD_BYTES : head->size;
-        memcpy(value, first + HEAD_BYTES, here);
+        uint64_t came = first->got - HEAD_BYTES;
+        uint64_t here = came < head->size ? came : head->size;
+        memcpy(value, first->bytes + HEAD_BYTES, here);
         return read_pieces_co(session, head->address + HEAD_BYTES + here, value + here,
                               head->size - here);
     }
     uint64_t addresses[SEGMENTS_MAX];
-    enum pando_status status = read_pieces_co(session, head->address + HEAD_BYTES,
-                                              (uint8_t *)addresses, head->segments * 8);
+    enum pando_status status = read_segments_co(session, head, addresses);
     for (uint32_t i = 0; i < head->segments && status == PANDO_OK; i++) {
         uint64_t done = (uint64_t)i * SEGMENT_VALUE;
         uint64_t size = head->size - done < SEGMENT_VALUE ? head->size - done : SEGMENT_VALUE;
@@ -213,25 +230,21 @@ static enum pando_status read_value_co(struct pool_session *session, const struc
 enum pando_status blob_read_co(struct pool_session *session, uint16_t table, fabric_address blob,
                                void *to, size_t capacity, size_t *size)
 {
-    uint8_t first[FIRST_READ];
-    struct head head;
-    uint32_t got;
-    enum pando_status status = read_head_co(session, blob, first, &got);
+    struct first_read first;
+    const struct head *head = &first.head;
+    enum pando_status status = read_first_co(session, table, blob, &first);
 
     if (status != PANDO_OK)
         return status;
-    memcpy(&head, first, sizeof(head));
-    if (!head_ok(session, table, blob, &head))
-        return PANDO_STALE;
-    *size = head.size;
+    *size = head->size;
     if (capacity == 0)
         return PANDO_OK;
     /* All of it is read even for a part: only all of it can be checked. */
-    uint8_t *value = capacity >= head.size ? to : malloc(head.size);
+    uint8_t *value = capacity >= head->size ? to : malloc(head->size);
     if (value == NULL)
         return PANDO_NO_MEMORY;
-    status = read_value_co(session, &head, first, got, value);
-    if (status == PANDO_OK && crc32c(0, value, head.size) != head.crc)
+    status = read_value_co(session, &first, value);
+    if (status == PANDO_OK && crc32c(0, value, head->size) != head->crc)
         status = PANDO_STALE;
     if (value != to) {
         if (status == PANDO_OK)
@@ -259,28 +272,22 @@ static enum pando_status free_segment_co(struct pool_session *session, uint16_t 
 
 enum pando_status blob_free_co(struct pool_session *session, uint16_t table, fabric_address blob)
 {
-    uint8_t first[FIRST_READ];
+    struct first_read first;
+    const struct head *head = &first.head;
     uint64_t addresses[SEGMENTS_MAX];
-    struct head head;
-    uint32_t got;
-    enum pando_status status = read_head_co(session, blob, first, &got);
+    enum pando_status status = read_first_co(session, table, blob, &first);
 
     if (status != PANDO_OK)
         return status;
-    memcpy(&head, first, sizeof(head));
-    if (!head_ok(session, table, blob, &head))
-        return PANDO_STALE;
-    if (head.segments > 0)
-        status =
-            read_pieces_co(session, blob + HEAD_BYTES, (uint8_t *)addresses, head.segments * 8);
-    for (uint32_t i = 0; i < head.segments && status == PANDO_OK; i++) {
-        status = free_segment_co(session, table, addresses[i], head.version);
-    }
+    if (head->segments > 0)
+        status = read_segments_co(session, head, addresses);
+    for (uint32_t i = 0; i < head->segments && status == PANDO_OK; i++)
+        status = free_segment_co(session, table, addresses[i], head->version);
     if (status != PANDO_OK)
         return status;
-    struct pool_block block = {.address = blob, .version = head.version};
+    struct pool_block block = {.address = blob, .version = head->version};
     uint32_t segments;
-    return pool_free_co(session, &block, block_bytes_for(head_size(head.size, &segments)), false);
+    return pool_free_co(session, &block, block_bytes_for(head_size(head->size, &segments)), false);
 }
 
 uint64_t blob_bytes(uint64_t value_size)

@@ -18,7 +18,9 @@ struct lane {
     const struct map_part *part;
     uint32_t frame;
     uint64_t version;
-    uint64_t hash; /* of a get */
+    uint32_t index; /* in a leaf of words: where the key is, or would be */
+    bool found;
+    uint64_t hash;
     struct records_ticket ticket;
 };
 
@@ -128,6 +130,20 @@ static bool is_durable(const struct dex_table *table, uint64_t end)
     return table->log == NULL || dex_log_durable(table->log, end);
 }
 
+/* Where the word is, as long as the leaf is what it was. Its value lies in another cache line, which is
+ * asked for before any latch is taken: that would wait for all stores before it. */
+static void find_word(const struct batch *batch, struct lane *lane)
+{
+    const struct dex_table *table = batch->self->table;
+    const struct page_layout *layout = &table->layout;
+    const uint8_t *bytes = frame_bytes(&table->frames, lane->frame);
+
+    lane->index = page_words_below(layout, bytes, lane->word);
+    lane->found =
+        lane->index < page_pairs(bytes) && page_words_key(layout, bytes, lane->index) == lane->word;
+    page_words_prefetch(layout, bytes, lane->index);
+}
+
 static void get_one(struct batch *batch, struct lane *lane)
 {
     struct dex_table *table = batch->self->table;
@@ -137,12 +153,9 @@ static void get_one(struct batch *batch, struct lane *lane)
     uint32_t index, size = 0;
     bool blob = false;
 
-    bool found;
+    bool found = lane->found;
     if (batch->leaf_words && op->capacity >= 8) {
-        index = page_words_below(&table->layout, bytes, lane->word);
-        found =
-            index < page_pairs(bytes) && page_words_key(&table->layout, bytes, index) == lane->word;
-        uint64_t value = page_words_value(&table->layout, bytes, index);
+        uint64_t value = page_words_value(&table->layout, bytes, lane->index);
         size = 8;
         memcpy(op->buffer, &value, found ? 8 : 0);
     } else {
@@ -171,15 +184,18 @@ static void put_one(struct batch *batch, struct lane *lane)
     struct page_pair pair = {.key = op->key, .value = op->value};
     uint32_t size = table->base.shape.value_size;
     uint8_t old[8];
-    uint32_t index;
+    uint32_t index = lane->index;
     bool blob = false;
 
     if ((size != 0 && op->value.size != size) || op->value.size > table->inline_max ||
         !frame_take(frame, lane->version))
         return;
-    bool found = page_find(layout, bytes, op->key, &index);
-    if (found)
-        (void)page_value(layout, bytes, index, old, sizeof(old), &blob);
+    bool found = lane->found;
+    if (!batch->leaf_words) {
+        found = page_find(layout, bytes, op->key, &index);
+        if (found)
+            (void)page_value(layout, bytes, index, old, sizeof(old), &blob);
+    }
     bool done = false;
     if (!blob && dex_log_change(table, frame, lane->part, DEX_LOG_PUT, &pair, bytes) == PANDO_OK) {
         done = found ? page_update(layout, bytes, index, &pair)
@@ -214,6 +230,8 @@ static void run_group(struct batch *batch)
 {
     get_records(batch);
     descend(batch);
+    for (unsigned i = 0; i < batch->count && batch->leaf_words; i++)
+        find_word(batch, &batch->lanes[i]);
     for (unsigned i = 0; i < batch->count; i++) {
         if (batch->lanes[i].op->kind == ENGINE_BATCH_GET)
             get_one(batch, &batch->lanes[i]);

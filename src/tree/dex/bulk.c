@@ -10,70 +10,14 @@
 
 #include "base/assert.h"
 #include "tree/dex/dex_int.h"
-
-enum { IN_FLIGHT = 32 };
-
-/* Low fences and addresses of the pages of a level, in order. Keys lie one after the other. */
-struct row {
-    uint8_t *keys;
-    size_t keys_size, keys_capacity;
-    struct row_page {
-        size_t key;
-        uint32_t key_size;
-        fabric_address address;
-    } * pages;
-    size_t count, capacity;
-};
+#include "tree/row/row.h"
+#include "tree/row/row_writer.h"
 
 struct bulk {
     struct dex *self;
     unsigned fill;
-    uint8_t *buffers; /* IN_FLIGHT pages being written */
-    struct fabric_list lists[IN_FLIGHT];
-    struct fabric_op ops[IN_FLIGHT];
-    uint32_t next;
-    enum pando_status status;
+    struct row_writer writer;
 };
-
-/* ---- rows ------------------------------------------------------------------------------------ */
-
-static bool row_add(struct row *row, struct slice key, fabric_address address)
-{
-    if (row->count == row->capacity) {
-        size_t capacity = row->capacity == 0 ? 1024 : row->capacity * 2;
-        struct row_page *pages = realloc(row->pages, capacity * sizeof(*pages));
-        if (pages == NULL)
-            return false;
-        row->pages = pages;
-        row->capacity = capacity;
-    }
-    if (row->keys_size + key.size > row->keys_capacity) {
-        size_t capacity = row->keys_capacity * 2 + ENGINE_KEY_MAX * 16;
-        uint8_t *keys = realloc(row->keys, capacity);
-        if (keys == NULL)
-            return false;
-        row->keys = keys;
-        row->keys_capacity = capacity;
-    }
-    if (key.size > 0)
-        memcpy(row->keys + row->keys_size, key.data, key.size);
-    row->pages[row->count++] = (struct row_page){
-        .key = row->keys_size, .key_size = (uint32_t)key.size, .address = address};
-    row->keys_size += key.size;
-    return true;
-}
-
-static struct slice row_key(const struct row *row, size_t index)
-{
-    return slice_of(row->keys + row->pages[index].key, row->pages[index].key_size);
-}
-
-static void row_free(struct row *row)
-{
-    free(row->keys);
-    free(row->pages);
-    *row = (struct row){0};
-}
 
 /* ---- pages ----------------------------------------------------------------------------------- */
 
@@ -85,36 +29,6 @@ struct filling {
     uint8_t low[PAGE_KEY_ROOM];
     uint32_t limit; /* bytes of pairs that it shall have */
 };
-
-/* A buffer to build the next page in; waits for the write that used it last. */
-static uint8_t *buffer_co(struct bulk *bulk)
-{
-    struct fabric_list *list = &bulk->lists[bulk->next];
-    enum pando_status status = fabric_wait_co(list);
-    if (bulk->status == PANDO_OK)
-        bulk->status = status;
-    return bulk->buffers + (size_t)bulk->next * bulk->self->table->layout.page_bytes;
-}
-
-static void post(struct bulk *bulk, fabric_address address)
-{
-    uint32_t bytes = bulk->self->table->layout.page_bytes;
-    struct fabric_list *list = &bulk->lists[bulk->next];
-    bulk->ops[bulk->next] = fabric_write(fabric_address_offset(address),
-                                         bulk->buffers + (size_t)bulk->next * bytes, bytes);
-    *list = (struct fabric_list){.ops = &bulk->ops[bulk->next], .count = 1};
-    fabric_post(pool_endpoint(bulk->self->base.session, fabric_address_node(address)), list);
-    bulk->next = (bulk->next + 1) % IN_FLIGHT;
-}
-
-static void finish_writes_co(struct bulk *bulk)
-{
-    for (uint32_t i = 0; i < IN_FLIGHT; i++) {
-        enum pando_status status = fabric_wait_co(&bulk->lists[i]);
-        if (bulk->status == PANDO_OK)
-            bulk->status = status;
-    }
-}
 
 /* Begins a page whose block is known. */
 static void filling_begin(struct bulk *bulk, struct filling *filling, struct slice low)
@@ -136,7 +50,7 @@ static enum pando_status filling_end_co(struct bulk *bulk, struct filling *filli
                                         const struct slice *next, fabric_address following)
 {
     const struct page_layout *layout = &bulk->self->table->layout;
-    uint8_t *bytes = buffer_co(bulk);
+    uint8_t *bytes = row_writer_buffer_co(&bulk->writer);
 
     filling->header.no_high = next == NULL;
     filling->header.sibling = following;
@@ -146,10 +60,10 @@ static enum pando_status filling_end_co(struct bulk *bulk, struct filling *filli
     bool fits = page_append(layout, bytes, filling->pairs, 0, page_pairs(filling->pairs));
     pando_assert(fits);
     page_seal(layout, bytes);
-    post(bulk, filling->header.address);
+    row_writer_post(&bulk->writer, filling->header.address);
     if (!row_add(row, filling->header.low, filling->header.address))
         return PANDO_NO_MEMORY;
-    return bulk->status;
+    return bulk->writer.status;
 }
 
 static bool filling_full(const struct bulk *bulk, const struct filling *filling,
@@ -163,6 +77,53 @@ static bool filling_full(const struct bulk *bulk, const struct filling *filling,
            ((used >= filling->limit && page_pairs(filling->pairs) >= least) ||
             !page_room(layout, filling->pairs, UINT32_MAX, pair->key.size + 2 * layout->key_max,
                        pair->value.size));
+}
+
+/* The first page of a level. Closed also if this fails. */
+static enum pando_status filling_open_co(struct bulk *bulk, struct filling *filling, uint8_t level,
+                                         uint16_t node)
+{
+    *filling = (struct filling){
+        .pairs = aligned_alloc(64, bulk->self->table->layout.page_bytes),
+        .header = {.level = level},
+    };
+    if (filling->pairs == NULL)
+        return PANDO_NO_MEMORY;
+    enum pando_status status = dex_alloc_co(bulk->self, node, &filling->header);
+    if (status == PANDO_OK)
+        filling_begin(bulk, filling, slice_of(NULL, 0));
+    return status;
+}
+
+/* The next one, which begins with that key. */
+static enum pando_status filling_turn_co(struct bulk *bulk, struct filling *filling,
+                                         struct row *row, struct slice key, uint16_t node)
+{
+    struct page_header following = {.level = filling->header.level};
+    enum pando_status status = dex_alloc_co(bulk->self, node, &following);
+    if (status == PANDO_OK)
+        status = filling_end_co(bulk, filling, row, &key, following.address);
+    filling->header = following;
+    if (status == PANDO_OK)
+        filling_begin(bulk, filling, key);
+    return status;
+}
+
+static enum pando_status filling_push(const struct bulk *bulk, struct filling *filling,
+                                      const struct page_pair *pair)
+{
+    bool fits = page_push(&bulk->self->table->layout, filling->pairs, pair);
+    return fits ? PANDO_OK : PANDO_TOO_LARGE;
+}
+
+/* The last one ends, unless something failed. */
+static enum pando_status filling_close_co(struct bulk *bulk, struct filling *filling,
+                                          struct row *row, enum pando_status status)
+{
+    if (status == PANDO_OK)
+        status = filling_end_co(bulk, filling, row, NULL, 0);
+    free(filling->pairs);
+    return status;
 }
 
 /* ---- leaves ---------------------------------------------------------------------------------- */
@@ -194,56 +155,45 @@ static enum pando_status pair_value_co(struct bulk *bulk, struct page_pair *pair
     return status;
 }
 
+static bool key_follows(const struct engine_shape *shape, const struct slice *last,
+                        struct slice key)
+{
+    return key.size <= shape->key_max && (shape->key_size == 0 || key.size == shape->key_size) &&
+           (last->data == NULL || slice_compare(*last, key) < 0);
+}
+
 static enum pando_status leaves_co(struct bulk *bulk, engine_feed_fn next, void *context,
                                    struct row *row)
 {
     struct dex *self = bulk->self;
     const struct page_layout *layout = &self->table->layout;
-    const struct engine_shape *shape = &self->table->base.shape;
-    struct filling filling = {.pairs = aligned_alloc(64, layout->page_bytes)};
+    struct filling filling;
     uint32_t fanout = page_space(layout, 1, 0, 0) * bulk->fill / 100 /
                       (layout->key_size == 8 ? 16 : 24 + layout->key_max);
-    uint8_t last[PAGE_KEY_ROOM];
-    size_t last_size = 0;
-    bool any = false;
+    uint8_t last_bytes[PAGE_KEY_ROOM];
+    struct slice last = {0};
     struct page_pair pair = {0};
 
-    if (filling.pairs == NULL)
-        return PANDO_NO_MEMORY;
     if (fanout < 4)
         fanout = 4;
-    enum pando_status status = dex_alloc_co(self, node_of(bulk, 0, fanout), &filling.header);
-    if (status == PANDO_OK)
-        filling_begin(bulk, &filling, slice_of(NULL, 0));
+    enum pando_status status = filling_open_co(bulk, &filling, 0, node_of(bulk, 0, fanout));
     while (status == PANDO_OK && next(context, &pair.key, &pair.value)) {
         fabric_address blob = 0;
         pair.blob = false;
-        if (pair.key.size > shape->key_max ||
-            (shape->key_size != 0 && pair.key.size != shape->key_size) ||
-            (any && slice_compare(slice_of(last, last_size), pair.key) >= 0)) {
+        if (!key_follows(&self->table->base.shape, &last, pair.key)) {
             status = PANDO_INVALID;
             break;
         }
-        memcpy(last, pair.key.data, pair.key.size);
-        last_size = pair.key.size;
-        any = true;
+        memcpy(last_bytes, pair.key.data, pair.key.size);
+        last = slice_of(last_bytes, pair.key.size);
         status = pair_value_co(bulk, &pair, &blob);
-        if (status == PANDO_OK && filling_full(bulk, &filling, &pair)) {
-            struct page_header following = {0};
-            status = dex_alloc_co(self, node_of(bulk, row->count + 1, fanout), &following);
-            if (status == PANDO_OK)
-                status = filling_end_co(bulk, &filling, row, &pair.key, following.address);
-            filling.header = following;
-            if (status == PANDO_OK)
-                filling_begin(bulk, &filling, pair.key);
-        }
-        if (status == PANDO_OK && !page_push(layout, filling.pairs, &pair))
-            status = PANDO_TOO_LARGE;
+        if (status == PANDO_OK && filling_full(bulk, &filling, &pair))
+            status = filling_turn_co(bulk, &filling, row, pair.key,
+                                     node_of(bulk, row->count + 1, fanout));
+        if (status == PANDO_OK)
+            status = filling_push(bulk, &filling, &pair);
     }
-    if (status == PANDO_OK)
-        status = filling_end_co(bulk, &filling, row, NULL, 0);
-    free(filling.pairs);
-    return status;
+    return filling_close_co(bulk, &filling, row, status);
 }
 
 /* ---- inner levels ---------------------------------------------------------------------------- */
@@ -251,38 +201,20 @@ static enum pando_status leaves_co(struct bulk *bulk, engine_feed_fn next, void 
 static enum pando_status level_co(struct bulk *bulk, const struct row *below, uint8_t level,
                                   struct row *row)
 {
-    struct dex *self = bulk->self;
-    const struct page_layout *layout = &self->table->layout;
-    struct filling filling = {.pairs = aligned_alloc(64, layout->page_bytes),
-                              .header = {.level = level}};
-    if (filling.pairs == NULL)
-        return PANDO_NO_MEMORY;
+    struct filling filling;
     enum pando_status status =
-        dex_alloc_co(self, fabric_address_node(below->pages[0].address), &filling.header);
-    if (status == PANDO_OK)
-        filling_begin(bulk, &filling, slice_of(NULL, 0));
+        filling_open_co(bulk, &filling, level, fabric_address_node(below->nodes[0].address));
     for (size_t i = 0; i < below->count && status == PANDO_OK; i++) {
         struct page_pair pair = {.key = row_key(below, i),
-                                 .value = slice_of(&below->pages[i].address, 8)};
-        if (filling_full(bulk, &filling, &pair)) {
-            struct page_header following = {.level = level};
-            uint16_t node = level <= DEX_SUBTREE_LEVEL
-                                ? fabric_address_node(below->pages[i].address)
-                                : (uint16_t)POOL_ANY_NODE;
-            status = dex_alloc_co(self, node, &following);
-            if (status == PANDO_OK)
-                status = filling_end_co(bulk, &filling, row, &pair.key, following.address);
-            filling.header = following;
-            if (status == PANDO_OK)
-                filling_begin(bulk, &filling, pair.key);
-        }
-        if (status == PANDO_OK && !page_push(layout, filling.pairs, &pair))
-            status = PANDO_TOO_LARGE;
+                                 .value = slice_of(&below->nodes[i].address, 8)};
+        uint16_t node = level <= DEX_SUBTREE_LEVEL ? fabric_address_node(below->nodes[i].address)
+                                                   : (uint16_t)POOL_ANY_NODE;
+        if (filling_full(bulk, &filling, &pair))
+            status = filling_turn_co(bulk, &filling, row, pair.key, node);
+        if (status == PANDO_OK)
+            status = filling_push(bulk, &filling, &pair);
     }
-    if (status == PANDO_OK)
-        status = filling_end_co(bulk, &filling, row, NULL, 0);
-    free(filling.pairs);
-    return status;
+    return filling_close_co(bulk, &filling, row, status);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
@@ -319,7 +251,7 @@ static enum pando_status finish_root_co(struct bulk *bulk, fabric_address top)
 static enum pando_status check_empty_co(struct dex *self)
 {
     struct dex_table *table = self->table;
-    struct dex_retry retry = {0};
+    struct pool_retry retry = {0};
     struct slice lowest = slice_of(NULL, 0);
     uint64_t owner = 0;
 
@@ -347,22 +279,22 @@ enum pando_status dex_bulk_load_co(struct engine *engine, engine_feed_fn next, v
     enum pando_status status = check_empty_co(self);
     if (status != PANDO_OK)
         return status;
-    bulk.buffers = aligned_alloc(64, (size_t)IN_FLIGHT * self->table->layout.page_bytes);
-    if (bulk.buffers == NULL)
-        return PANDO_NO_MEMORY;
+    status = row_writer_init(&bulk.writer, self->base.session, self->table->layout.page_bytes);
+    if (status != PANDO_OK)
+        return status;
     status = leaves_co(&bulk, next, context, &rows[0]);
     while (status == PANDO_OK && rows[level % 2].count > 1) {
         row_free(&rows[(level + 1) % 2]);
         status = level_co(&bulk, &rows[level % 2], (uint8_t)(level + 1), &rows[(level + 1) % 2]);
         level++;
     }
-    finish_writes_co(&bulk);
+    enum pando_status written = row_writer_finish_co(&bulk.writer);
     if (status == PANDO_OK)
-        status = bulk.status;
+        status = written;
     if (status == PANDO_OK)
-        status = finish_root_co(&bulk, rows[level % 2].pages[0].address);
+        status = finish_root_co(&bulk, rows[level % 2].nodes[0].address);
     row_free(&rows[0]);
     row_free(&rows[1]);
-    free(bulk.buffers);
+    row_writer_fini(&bulk.writer);
     return status;
 }

@@ -114,7 +114,7 @@ static bool in_background(struct dex *self)
 enum pando_status dex_log_room_co(struct dex *self)
 {
     struct dex_table *table = self->table;
-    struct dex_retry retry = {0};
+    struct pool_retry retry = {0};
     enum pando_status status = PANDO_OK;
 
     if (table->log == NULL)

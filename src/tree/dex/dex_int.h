@@ -159,12 +159,8 @@ static inline void dex_did(struct dex *self, uint64_t operations)
 /* What all handles have done. */
 uint64_t dex_operations(struct dex_table *table);
 
-/* Bounded loops that begin again: sleeps a little, and counts. */
-struct dex_retry {
-    unsigned count;
-    uint64_t deadline_ns;
-};
-PANDO_MUST_CHECK enum pando_status dex_retry_co(struct dex *self, struct dex_retry *retry);
+/* Bounded loops that begin again: pool_retry_co, for less long while the table is being closed. */
+PANDO_MUST_CHECK enum pando_status dex_retry_co(struct dex *self, struct pool_retry *retry);
 
 /* ---- view.c: who owns what, as this process knows it ----------------------------------------- */
 

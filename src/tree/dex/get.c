@@ -114,7 +114,7 @@ enum pando_status dex_get_co(struct engine *engine, struct slice key, void *valu
 {
     struct dex *self = dex_of(engine);
     struct dex_scratch *scratch = dex_scratch_take(self);
-    struct dex_retry retry = {0};
+    struct pool_retry retry = {0};
     enum pando_status status;
 
     rt_charge(RT_COST_OPERATION);

@@ -139,7 +139,7 @@ static enum pando_status give_in_pool_co(struct dex *self, const struct dex_rang
                                          uint64_t to)
 {
     struct dex_table *table = self->table;
-    struct dex_retry retry = {0};
+    struct pool_retry retry = {0};
     enum pando_status status;
 
     do {

@@ -412,7 +412,7 @@ enum pando_status dex_modify_co(struct engine *engine, struct slice key, unsigne
 {
     struct dex *self = dex_of(engine);
     struct dex_edit edit = {.how = how, .fn = fn, .context = context};
-    struct dex_retry retry = {0};
+    struct pool_retry retry = {0};
     enum pando_status status;
 
     rt_charge(RT_COST_OPERATION);

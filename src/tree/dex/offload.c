@@ -153,7 +153,7 @@ static enum pando_status reply_read(struct dex_push *push, const uint8_t *reply,
 static enum pando_status answered_co(struct dex *self, uint16_t node, const struct dex_push *push,
                                      struct slice body, uint8_t *reply, uint32_t *size)
 {
-    struct dex_retry retry = {0};
+    struct pool_retry retry = {0};
     for (;;) {
         enum pando_status status = call_co(self, node, body, reply, size);
         bool unknown = status == PANDO_BROKEN || status == PANDO_TIMEOUT;

@@ -118,7 +118,7 @@ static enum pando_status replay_record_co(void *context, const struct dex_log_re
     struct dex *self = replay->self;
     struct dex_table *table = self->table;
     struct dex_target target = {.key = record->key, .keep = true};
-    struct dex_retry retry = {0};
+    struct pool_retry retry = {0};
 
     replay->records++;
     if (record->key.size > table->layout.key_max || !taken_by_us(self, record->key))

@@ -11,36 +11,13 @@
 #include "base/assert.h"
 #include "tree/dex/dex_int.h"
 
-enum {
-    REREADS_MAX = 16,
-    RETRIES_MAX = 10000,
-    RETRY_DOUBLINGS = 8,
-    RETRY_LEASES = 10,
-    CLOSING_LEASES = 2,
-};
-
-static const uint64_t READ_OLD_NS = 100 * RT_NS_PER_MS; /* R22 */
-static const uint64_t REREAD_PAUSE_NS = RT_NS_PER_US;
-static const uint64_t RETRY_MIN_NS = RT_NS_PER_US;
 static const uint64_t zero;
 
-enum pando_status dex_retry_co(struct dex *self, struct dex_retry *retry)
+enum pando_status dex_retry_co(struct dex *self, struct pool_retry *retry)
 {
-    struct pool *pool = self->table->pool;
-    unsigned doublings = retry->count < RETRY_DOUBLINGS ? retry->count : RETRY_DOUBLINGS;
-
-    if (pool_fenced(pool))
-        return PANDO_FENCED;
     /* Who is leaving does not wait long for a pool that cannot be reached: others will take over. */
-    unsigned leases = atomic_load(&self->table->closing) ? CLOSING_LEASES : RETRY_LEASES;
-    if (retry->count == 0)
-        retry->deadline_ns = rt_now_ns() + leases * pool_lease_ns(pool);
-    else if (rt_now_ns() > retry->deadline_ns || retry->count > RETRIES_MAX)
-        return PANDO_TIMEOUT;
-    retry->count++;
-    uint64_t pause = RETRY_MIN_NS << doublings;
-    rt_sleep_co(pause / 2 + rt_random() % pause);
-    return PANDO_OK;
+    retry->leaving = &self->table->closing;
+    return pool_retry_co(self->table->pool, retry);
 }
 
 enum pando_status dex_read_co(struct dex *self, fabric_address address, uint8_t *bytes)
@@ -49,73 +26,19 @@ enum pando_status dex_read_co(struct dex *self, fabric_address address, uint8_t 
 
     if (address == 0 || fabric_address_node(address) >= pool_nodes(table->pool))
         return PANDO_STALE;
-    for (int i = 0; i < REREADS_MAX; i++) {
-        struct fabric_op read =
-            fabric_read(fabric_address_offset(address), bytes, table->layout.page_bytes);
-        uint64_t posted_ns = rt_coarse_ns(); /* not later than the truth */
-        enum pando_status status =
-            pool_submit_co(self->base.session, fabric_address_node(address), &read, 1);
+    struct pool_reading reading = {
+        .address = address, .to = bytes, .size = table->layout.page_bytes};
+    for (;;) {
+        enum pando_status status = pool_read_co(self->base.session, &reading);
         if (status != PANDO_OK)
-            return status == PANDO_RANGE ? PANDO_STALE : status;
-        /* Memory is used again some time after it was freed: what was read long ago may be both. */
-        if (rt_tick_ns() < posted_ns + READ_OLD_NS - RT_TICK_NS &&
-            page_check(&table->layout, address, bytes))
+            return status;
+        if (reading.recent && page_check(&table->layout, address, bytes))
             return PANDO_OK;
         dex_count(&table->stats.rereads);
-        if (i > 0)
-            rt_sleep_co(REREAD_PAUSE_NS << (i < 6 ? i : 6));
     }
-    return PANDO_STALE;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
-
-/* A list that may be repeated. What was begun must be finished: if that cannot be, this member gives
- * itself up, and others finish it. */
-static enum pando_status persist_co(struct dex *self, uint16_t node, struct fabric_op *ops,
-                                    uint32_t count)
-{
-    struct dex_retry retry = {0};
-    for (;;) {
-        enum pando_status status = pool_submit_co(self->base.session, node, ops, count);
-        if (status == PANDO_OK)
-            return PANDO_OK;
-        if (status != PANDO_FENCED)
-            status = dex_retry_co(self, &retry);
-        if (status == PANDO_TIMEOUT)
-            pool_give_up(self->table->pool);
-        if (status != PANDO_OK)
-            return PANDO_UNKNOWN;
-    }
-}
-
-/* The last list under a lock: repeated only if it was not applied (R11). */
-static enum pando_status persist_unlock_co(struct dex *self, uint16_t node,
-                                           const struct pool_lock *lock, struct fabric_op *ops,
-                                           uint32_t count)
-{
-    struct dex_retry retry = {0};
-    for (;;) {
-        bool applied = false;
-        enum pando_status status = pool_submit_co(self->base.session, node, ops, count);
-        if (status == PANDO_OK)
-            return PANDO_OK;
-        while (status != PANDO_FENCED && status != PANDO_UNKNOWN) {
-            status = dex_retry_co(self, &retry);
-            if (status == PANDO_TIMEOUT)
-                pool_give_up(self->table->pool);
-            if (status != PANDO_OK)
-                return PANDO_UNKNOWN;
-            status = pool_resolve_co(self->base.session, lock, &applied);
-            if (status == PANDO_OK)
-                break;
-        }
-        if (status != PANDO_OK)
-            return PANDO_UNKNOWN;
-        if (applied)
-            return PANDO_OK;
-    }
-}
 
 /* An intent with all images, or 0 when they do not fit into one. */
 static uint32_t build_intent(struct dex *self, struct dex_scratch *scratch, fabric_address slot,
@@ -163,9 +86,10 @@ enum pando_status dex_change_co(struct dex *self, struct dex_scratch *scratch,
     if (change->lock != NULL) {
         ops[count++] =
             fabric_write(fabric_address_offset(change->lock->address), &zero, sizeof(zero));
-        status = persist_unlock_co(self, node, change->lock, ops, count);
+        status = pool_persist_unlock_co(self->base.session, change->lock, ops, count,
+                                        &self->table->closing);
     } else {
-        status = persist_co(self, node, ops, count);
+        status = pool_persist_co(self->base.session, node, ops, count, &self->table->closing);
     }
     if (slot != 0 && status == PANDO_OK)
         pool_intent_give(self->base.session, slot);

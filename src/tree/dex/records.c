@@ -89,9 +89,18 @@ static uint8_t tag_of(uint64_t hash)
     return tag != 0 ? tag : 1;
 }
 
-static uint8_t tag_at(uint64_t tags, unsigned slot)
+/* The slots with this tag, as bits at the top of their bytes: at least those, and from the second on perhaps
+ * some more. */
+static uint64_t slots_with(uint64_t tags, uint8_t tag)
 {
-    return (uint8_t)(tags >> slot * 8);
+    const uint64_t ones = 0x01010101010101, tops = 0x80808080808080;
+    uint64_t other = (tags ^ tag * ones) & (((uint64_t)1 << USED_SHIFT) - 1);
+    return (other - ones) & ~other & tops;
+}
+
+static unsigned first_slot(uint64_t slots)
+{
+    return (unsigned)__builtin_ctzll(slots) / 8;
 }
 
 void records_prefetch(const struct records *records, uint64_t hash)
@@ -157,6 +166,13 @@ static bool slot_has(const struct records *records, const word *slot, struct sli
                      uint8_t *bytes, struct slice *value)
 {
     size_t key_bytes;
+    uint64_t begins;
+
+    if (records->key_size >= sizeof(begins)) {
+        memcpy(&begins, key.data, sizeof(begins));
+        if (load(slot) != begins)
+            return false;
+    }
     size_t value_bytes = slot_read(records, slot, bytes, &key_bytes);
     const uint8_t *begin = bytes + (records->key_size == 0 ? SIZES : 0);
 
@@ -192,11 +208,10 @@ bool records_get(struct records *records, uint64_t hash, struct slice key, void 
         header >> 32 != atomic_load_explicit(&records->epoch, memory_order_relaxed))
         return false;
     uint64_t tags = load(&bucket[1]);
-    ticket->room = false;
-    for (unsigned i = 0; i < SLOTS; i++) {
-        ticket->room = ticket->room || tag_at(tags, i) == 0;
-        if (tag_at(tags, i) != tag_of(hash) ||
-            !slot_has(records, slot_of(records, bucket, i), key, bytes, &found))
+    ticket->room = slots_with(tags, 0) != 0;
+    for (uint64_t slots = slots_with(tags, tag_of(hash)); slots != 0; slots &= slots - 1) {
+        unsigned i = first_slot(slots);
+        if (!slot_has(records, slot_of(records, bucket, i), key, bytes, &found))
             continue;
         atomic_thread_fence(memory_order_acquire);
         if (load(&bucket[0]) != header)
@@ -221,14 +236,12 @@ static unsigned slot_for(struct records *records, word *bucket, uint64_t hash, s
     unsigned choice = SLOTS;
     unsigned begin = (unsigned)(hash >> 40) % SLOTS;
 
-    for (unsigned i = 0; i < SLOTS; i++) {
-        uint8_t tag = tag_at(*tags, i);
-        if (tag == tag_of(hash) &&
-            slot_has(records, slot_of(records, bucket, i), key, bytes, &value))
-            return i;
-        if (tag == 0)
-            choice = i;
+    for (uint64_t slots = slots_with(*tags, tag_of(hash)); slots != 0; slots &= slots - 1) {
+        if (slot_has(records, slot_of(records, bucket, first_slot(slots)), key, bytes, &value))
+            return first_slot(slots);
     }
+    if (slots_with(*tags, 0) != 0)
+        choice = first_slot(slots_with(*tags, 0));
     for (unsigned i = 0; i < SLOTS && choice == SLOTS; i++) {
         unsigned slot = (begin + i) % SLOTS;
         if ((*tags >> (USED_SHIFT + slot) & 1) == 0)
@@ -283,9 +296,9 @@ struct records_ticket records_forget(struct records *records, struct slice key)
     }
     atomic_thread_fence(memory_order_release);
     uint64_t tags = load(&bucket[1]);
-    for (unsigned i = 0; i < SLOTS; i++) {
-        if (tag_at(tags, i) != tag_of(hash) ||
-            !slot_has(records, slot_of(records, bucket, i), key, bytes, &value))
+    for (uint64_t slots = slots_with(tags, tag_of(hash)); slots != 0; slots &= slots - 1) {
+        unsigned i = first_slot(slots);
+        if (!slot_has(records, slot_of(records, bucket, i), key, bytes, &value))
             continue;
         was_there = true;
         tags &= ~((uint64_t)0xff << i * 8);

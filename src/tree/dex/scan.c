@@ -107,7 +107,7 @@ static enum pando_status leaf_once_co(struct scan *scan, bool before)
 
 static enum pando_status leaf_co(struct scan *scan, bool before)
 {
-    struct dex_retry retry = {0};
+    struct pool_retry retry = {0};
     enum pando_status status;
     while ((status = leaf_once_co(scan, before)) == PANDO_AGAIN) {
         status = dex_retry_co(scan->self, &retry);
@@ -268,7 +268,7 @@ enum pando_status dex_scan_co(struct engine *engine, const struct engine_range *
     struct scan scan = {
         .self = self, .range = range, .fn = fn, .context = context, .left = range->limit};
     scan.pairs_per_leaf = self->pairs_per_leaf;
-    struct dex_retry retry = {0};
+    struct pool_retry retry = {0};
     enum pando_status status;
     bool more = true;
 

@@ -56,7 +56,7 @@ static enum pando_status ask_co(struct dex *self, const struct dex_range *range,
 
 static enum pando_status ask_until_co(struct dex *self, const struct dex_range *range, uint64_t to)
 {
-    struct dex_retry retry = {0};
+    struct pool_retry retry = {0};
     enum pando_status status;
     while ((status = ask_co(self, range, to)) == PANDO_AGAIN) {
         status = dex_retry_co(self, &retry);

@@ -3,10 +3,10 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "engine/entry.h"
 #include "tree/dex/dex_int.h"
 
 enum {
@@ -15,9 +15,6 @@ enum {
     COOLING_PART = 10, /* of the frames */
     RECORDS_PART = 4,  /* of the cache are records */
 };
-
-/* The table's own words in the directory. */
-enum { WORD_NODE_BYTES, WORD_KEY_SIZE, WORD_VALUE_SIZE, WORD_FORMAT };
 
 /* ---- switches -------------------------------------------------------------------------------- */
 
@@ -117,27 +114,16 @@ static enum pando_status create_co(struct pool_session *session, const char *nam
                                    const struct engine_shape *shape)
 {
     struct page_layout layout;
-    struct pool_entry entry;
-    unsigned slot;
-    struct pool_table_options options = {
-        .name = name,
-        .engine = dex_engine.name,
-        .key_max = shape->key_max,
-        .value_inline = shape->value_inline,
-        .words = {[WORD_NODE_BYTES] = shape->node_bytes,
-                  [WORD_KEY_SIZE] = shape->key_size,
-                  [WORD_VALUE_SIZE] = shape->value_size,
-                  [WORD_FORMAT] = PAGE_FORMAT_VERSION},
-    };
+    struct engine_entry entry;
     enum pando_status status = layout_of(pool_session_pool(session), shape, 0, &layout);
     if (status != PANDO_OK)
         return status;
     /* The name first, with no root yet: the table's number is in every cell. */
-    status = pool_table_create_co(session, &options, &slot, &entry);
+    status = engine_entry_create_co(session, name, &dex_engine, PAGE_FORMAT_VERSION, shape, &entry);
     if (status != PANDO_OK)
         return status;
-    layout.table = (uint16_t)entry.table;
-    status = create_tree_co(session, slot, &layout);
+    layout.table = entry.table;
+    status = create_tree_co(session, entry.slot, &layout);
     if (status != PANDO_OK) {
         enum pando_status dropped = pool_table_drop_co(session, name);
         (void)dropped;
@@ -257,33 +243,19 @@ static enum pando_status read_entry_co(struct dex_table *table, struct pool_sess
                                        const char *name, const struct engine_config *config,
                                        char *error, size_t error_bytes)
 {
-    struct pool_entry entry;
+    struct engine_entry entry;
     struct engine_shape *shape = &table->base.shape;
     enum pando_status status = engine_switches_parse(
         dex_engine.name, switches, SWITCHES, &table->on, config->without, error, error_bytes);
     if (status != PANDO_OK)
         return status;
-    status = pool_table_open_co(session, name, &table->slot, &entry);
-    if (status != PANDO_OK) {
-        snprintf(error, error_bytes, "table '%s': %s", name, pando_status_text(status));
+    status = engine_entry_open_co(session, name, &dex_engine, PAGE_FORMAT_VERSION, &entry, error,
+                                  error_bytes);
+    if (status != PANDO_OK)
         return status;
-    }
-    if (strcmp(entry.engine, dex_engine.name) != 0 || entry.table > UINT16_MAX) {
-        snprintf(error, error_bytes, "table '%s' belongs to the engine '%s'", name, entry.engine);
-        return PANDO_INVALID;
-    }
-    *shape = (struct engine_shape){
-        .key_size = (uint32_t)entry.words[WORD_KEY_SIZE],
-        .value_size = (uint32_t)entry.words[WORD_VALUE_SIZE],
-        .key_max = entry.key_max,
-        .value_inline = entry.value_inline,
-        .node_bytes = (uint32_t)entry.words[WORD_NODE_BYTES],
-    };
-    table->id = (uint16_t)entry.table;
-    if (entry.words[WORD_FORMAT] != PAGE_FORMAT_VERSION) {
-        snprintf(error, error_bytes, "table '%s' was made by another version of this engine", name);
-        return PANDO_VERSION;
-    }
+    table->slot = entry.slot;
+    table->id = entry.table;
+    *shape = entry.shape;
     if (engine_shape_check(shape) != PANDO_OK ||
         layout_of(table->pool, shape, table->id, &table->layout) != PANDO_OK) {
         snprintf(error, error_bytes, "table '%s': damaged directory entry", name);
@@ -291,6 +263,9 @@ static enum pando_status read_entry_co(struct dex_table *table, struct pool_sess
     }
     table->layout.unchecked = !table->on.cells;
     table->inline_max = inline_max(shape);
+    /* Of a pool that ends with this process nobody could read a log. */
+    if (pool_private(table->pool))
+        table->on.log = false;
     return PANDO_OK;
 }
 

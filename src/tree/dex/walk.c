@@ -340,7 +340,7 @@ out:
 static enum pando_status gather_co(struct dex *self)
 {
     struct dex_table *table = self->table;
-    struct dex_retry retry = {0};
+    struct pool_retry retry = {0};
     enum pando_status status;
 
     do {

@@ -59,6 +59,14 @@ static inline uint64_t page_words_value(const struct page_layout *layout, const 
     return page_word(bytes, PAGE_WORDS_AT + (capacity + at) * 8);
 }
 
+static inline void page_words_prefetch(const struct page_layout *layout, const uint8_t *bytes,
+                                       uint32_t index)
+{
+    uint32_t capacity = page_words_capacity(layout);
+    uint32_t at = index < capacity ? index : capacity - 1;
+    __builtin_prefetch(bytes + PAGE_WORDS_AT + (capacity + at) * 8, 1);
+}
+
 /* The child word on the way to a key. */
 static inline uint64_t page_words_child(const struct page_layout *layout, const uint8_t *bytes,
                                         uint64_t key)

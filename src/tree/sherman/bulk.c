@@ -6,102 +6,16 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "tree/row/row.h"
+#include "tree/row/row_writer.h"
 #include "tree/sherman/sherman_int.h"
-
-enum { IN_FLIGHT = 32 };
-
-/* Low fences and addresses of the nodes of a level, in order. Keys lie one after the other. */
-struct row {
-    uint8_t *keys;
-    size_t keys_size, keys_capacity;
-    struct row_node {
-        size_t key;
-        uint32_t key_size;
-        fabric_address address;
-    } * nodes;
-    size_t count, capacity;
-};
 
 struct bulk {
     struct sherman *self;
     struct scratch *scratch;
     unsigned fill;
-    uint8_t *buffers; /* IN_FLIGHT nodes being written */
-    struct fabric_list lists[IN_FLIGHT];
-    struct fabric_op ops[IN_FLIGHT];
-    uint32_t next;
-    enum pando_status status;
+    struct row_writer writer;
 };
-
-static bool row_add(struct row *row, struct slice key, fabric_address address)
-{
-    if (row->count == row->capacity) {
-        size_t capacity = row->capacity == 0 ? 1024 : row->capacity * 2;
-        struct row_node *nodes = realloc(row->nodes, capacity * sizeof(*nodes));
-        if (nodes == NULL)
-            return false;
-        row->nodes = nodes;
-        row->capacity = capacity;
-    }
-    if (row->keys_size + key.size > row->keys_capacity) {
-        size_t capacity = row->keys_capacity * 2 + ENGINE_KEY_MAX * 16;
-        uint8_t *keys = realloc(row->keys, capacity);
-        if (keys == NULL)
-            return false;
-        row->keys = keys;
-        row->keys_capacity = capacity;
-    }
-    if (key.size > 0)
-        memcpy(row->keys + row->keys_size, key.data, key.size);
-    row->nodes[row->count++] = (struct row_node){
-        .key = row->keys_size, .key_size = (uint32_t)key.size, .address = address};
-    row->keys_size += key.size;
-    return true;
-}
-
-static struct slice row_key(const struct row *row, size_t index)
-{
-    return slice_of(row->keys + row->nodes[index].key, row->nodes[index].key_size);
-}
-
-static void row_free(struct row *row)
-{
-    free(row->keys);
-    free(row->nodes);
-    *row = (struct row){0};
-}
-
-/* ---- writing --------------------------------------------------------------------------------- */
-
-/* A buffer to build the next node in; waits for the write that used it last. */
-static uint8_t *buffer_co(struct bulk *bulk)
-{
-    struct fabric_list *list = &bulk->lists[bulk->next];
-    enum pando_status status = fabric_wait_co(list);
-    if (bulk->status == PANDO_OK)
-        bulk->status = status;
-    return bulk->buffers + (size_t)bulk->next * bulk->self->table->layout.node_bytes;
-}
-
-static void post(struct bulk *bulk, fabric_address address)
-{
-    uint32_t bytes = bulk->self->table->layout.node_bytes;
-    struct fabric_list *list = &bulk->lists[bulk->next];
-    bulk->ops[bulk->next] = fabric_write(fabric_address_offset(address),
-                                         bulk->buffers + (size_t)bulk->next * bytes, bytes);
-    *list = (struct fabric_list){.ops = &bulk->ops[bulk->next], .count = 1};
-    fabric_post(pool_endpoint(bulk->self->base.session, fabric_address_node(address)), list);
-    bulk->next = (bulk->next + 1) % IN_FLIGHT;
-}
-
-static void finish_writes_co(struct bulk *bulk)
-{
-    for (uint32_t i = 0; i < IN_FLIGHT; i++) {
-        enum pando_status status = fabric_wait_co(&bulk->lists[i]);
-        if (bulk->status == PANDO_OK)
-            bulk->status = status;
-    }
-}
 
 static enum pando_status block_co(struct bulk *bulk, struct pool_block *block)
 {
@@ -152,9 +66,9 @@ static enum pando_status leaf_flush_co(struct bulk *bulk, struct filling *fillin
         header.high = *next;
         header.sibling = following.address;
     }
-    uint8_t *buffer = buffer_co(bulk);
+    uint8_t *buffer = row_writer_buffer_co(&bulk->writer);
     leaf_build(&self->table->layout, &header, filling->entries, filling->count, buffer);
-    post(bulk, header.address);
+    row_writer_post(&bulk->writer, header.address);
     if (!row_add(row, header.low, header.address))
         return PANDO_NO_MEMORY;
     filling->count = filling->used = 0;
@@ -164,7 +78,7 @@ static enum pando_status leaf_flush_co(struct bulk *bulk, struct filling *fillin
         memcpy(filling->low, next->data, next->size);
         filling->low_size = next->size;
     }
-    return bulk->status;
+    return bulk->writer.status;
 }
 
 static enum pando_status make_entry_co(struct sherman *self, struct slice key, struct slice value,
@@ -261,14 +175,14 @@ static enum pando_status load_level_co(struct bulk *bulk, const struct row *belo
             header.high = row_key(below, at);
             header.sibling = following.address;
         }
-        uint8_t *buffer = buffer_co(bulk);
+        uint8_t *buffer = row_writer_buffer_co(&bulk->writer);
         inner_build(layout, &header, below->nodes[first].address, entries, count, buffer);
-        post(bulk, header.address);
+        row_writer_post(&bulk->writer, header.address);
         if (!row_add(above, header.low, header.address))
             status = PANDO_NO_MEMORY;
         block = following;
-        if (bulk->status != PANDO_OK)
-            status = bulk->status;
+        if (bulk->writer.status != PANDO_OK)
+            status = bulk->writer.status;
     }
     return status;
 }
@@ -324,9 +238,9 @@ static enum pando_status load_co(struct bulk *bulk, engine_feed_fn next, void *c
         row_free(&rows[level % 2]);
         level++;
     }
-    finish_writes_co(bulk);
+    enum pando_status written = row_writer_finish_co(&bulk->writer);
     if (status == PANDO_OK)
-        status = bulk->status;
+        status = written;
     if (status == PANDO_OK && rows[level % 2].count == 1)
         status = swap_root_co(self, &old, rows[level % 2].nodes[0].address);
     free(filling.bytes);
@@ -347,10 +261,11 @@ enum pando_status sherman_bulk_load_co(struct engine *engine, engine_feed_fn nex
     bulk->self = self;
     bulk->fill = fill;
     bulk->scratch = scratch_take(self);
-    bulk->buffers = aligned_alloc(64, (size_t)IN_FLIGHT * self->table->layout.node_bytes);
     enum pando_status status =
-        bulk->buffers == NULL ? PANDO_NO_MEMORY : load_co(bulk, next, context);
-    free(bulk->buffers);
+        row_writer_init(&bulk->writer, self->base.session, self->table->layout.node_bytes);
+    if (status == PANDO_OK)
+        status = load_co(bulk, next, context);
+    row_writer_fini(&bulk->writer);
     scratch_give(self, bulk->scratch);
     free(bulk);
     return status;

@@ -10,56 +10,22 @@
 #include "base/assert.h"
 #include "tree/sherman/sherman_int.h"
 
-enum {
-    REREADS_MAX = 16,
-    MOVES_RIGHT_MAX = 64,
-    RETRIES_MAX = 10000,
-};
-
-static const uint64_t READ_OLD_NS = 100 * RT_NS_PER_MS; /* R22 */
-static const uint64_t REREAD_PAUSE_NS = RT_NS_PER_US;
-static const uint64_t RETRY_MIN_NS = RT_NS_PER_US;
-enum { RETRY_DOUBLINGS = 8, RETRY_LEASES = 10 };
-
-enum pando_status sherman_retry_co(struct sherman *self, struct sherman_retry *retry)
-{
-    struct pool *pool = self->table->pool;
-    unsigned doublings = retry->count < RETRY_DOUBLINGS ? retry->count : RETRY_DOUBLINGS;
-
-    if (pool_fenced(pool))
-        return PANDO_FENCED;
-    if (retry->count == 0)
-        retry->deadline_ns = rt_now_ns() + RETRY_LEASES * pool_lease_ns(pool);
-    else if (rt_now_ns() > retry->deadline_ns || retry->count > RETRIES_MAX)
-        return PANDO_TIMEOUT;
-    retry->count++;
-    uint64_t pause = RETRY_MIN_NS << doublings;
-    rt_sleep_co(pause / 2 + rt_random() % pause);
-    return PANDO_OK;
-}
+enum { MOVES_RIGHT_MAX = 64 };
 
 enum pando_status sherman_read_co(struct sherman *self, fabric_address address, uint8_t *bytes,
                                   struct node_header *header)
 {
-    struct sherman_table *table = self->table;
+    const struct node_layout *layout = &self->table->layout;
+    struct pool_reading reading = {.address = address, .to = bytes, .size = layout->node_bytes};
 
-    for (int i = 0; i < REREADS_MAX; i++) {
-        struct fabric_op read =
-            fabric_read(fabric_address_offset(address), bytes, table->layout.node_bytes);
-        uint64_t posted_ns = rt_coarse_ns(); /* not later than the truth */
-        enum pando_status status =
-            pool_submit_co(self->base.session, fabric_address_node(address), &read, 1);
+    for (;;) {
+        enum pando_status status = pool_read_co(self->base.session, &reading);
         if (status != PANDO_OK)
-            return status == PANDO_RANGE ? PANDO_STALE : status;
-        /* Memory is used again some time after it was freed: what was read long ago may be both. */
-        if (rt_tick_ns() < posted_ns + READ_OLD_NS - RT_TICK_NS &&
-            node_header_read(&table->layout, address, bytes, header))
+            return status;
+        if (reading.recent && node_header_read(layout, address, bytes, header))
             return PANDO_OK;
-        sherman_count(&table->rereads);
-        if (i > 0)
-            rt_sleep_co(REREAD_PAUSE_NS << (i < 6 ? i : 6));
+        sherman_count(&self->table->rereads);
     }
-    return PANDO_STALE;
 }
 
 enum pando_status sherman_root_co(struct sherman *self, bool fresh, fabric_address *root)
@@ -95,11 +61,13 @@ enum sherman_fit sherman_fits(const struct sherman *self, const struct sherman_t
     return node_right_of(header, key) ? FIT_RIGHT : FIT_NOT;
 }
 
-enum pando_status sherman_misled_co(struct sherman *self, const struct sherman_target *target)
+enum pando_status sherman_misled_co(struct sherman *self, const struct sherman_target *target,
+                                    struct pool_retry *retry)
 {
     fabric_address root;
     index_cache_drop(self->table->cache, (uint8_t)(target->level + 1), target->key);
-    return sherman_root_co(self, true, &root);
+    enum pando_status status = sherman_root_co(self, true, &root);
+    return status == PANDO_OK ? pool_retry_co(self->table->pool, retry) : status;
 }
 
 /* A node was found only through its left sibling: its parent may never have been told. */
@@ -188,15 +156,13 @@ static enum pando_status descend_co(struct sherman *self, const struct sherman_t
 enum pando_status sherman_find_co(struct sherman *self, const struct sherman_target *target,
                                   uint8_t *bytes, struct node_header *header)
 {
-    struct sherman_retry retry = {0};
+    struct pool_retry retry = {0};
     for (;;) {
         /* After the second failure nothing cached is believed. */
         enum pando_status status = descend_co(self, target, retry.count < 2, bytes, header);
         if (status != PANDO_AGAIN)
             return status;
-        status = sherman_misled_co(self, target);
-        if (status == PANDO_OK)
-            status = sherman_retry_co(self, &retry);
+        status = sherman_misled_co(self, target, &retry);
         if (status != PANDO_OK)
             return status;
     }

@@ -485,7 +485,7 @@ enum pando_status sherman_modify_co(struct engine *engine, struct slice key, uns
 {
     struct sherman *self = sherman_of(engine);
     struct sherman_target target = {.key = key};
-    struct sherman_retry retry = {0};
+    struct pool_retry retry = {0};
     enum pando_status status;
 
     rt_charge(RT_COST_OPERATION);
@@ -498,9 +498,7 @@ enum pando_status sherman_modify_co(struct engine *engine, struct slice key, uns
         clean_up_co(&change, status);
         if (status != PANDO_AGAIN && status != PANDO_STALE)
             break;
-        status = sherman_misled_co(self, &target);
-        if (status == PANDO_OK)
-            status = sherman_retry_co(self, &retry);
+        status = sherman_misled_co(self, &target, &retry);
         if (status != PANDO_OK)
             break;
     }

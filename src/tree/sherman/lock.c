@@ -167,60 +167,10 @@ enum pando_status sherman_try_lock_co(struct sherman *self, fabric_address node,
 
 /* ---- writing under a lock -------------------------------------------------------------------- */
 
-/* Whether to go on trying to reach a memory node on which we hold a lock. We must not go away from
- * a half-done change: if it cannot be finished, this member gives itself up, and others finish
- * it. */
-static enum pando_status persist_co(struct sherman *self, struct sherman_retry *retry)
-{
-    enum pando_status status = sherman_retry_co(self, retry);
-    if (status == PANDO_TIMEOUT) {
-        pool_give_up(self->table->pool);
-        return PANDO_UNKNOWN;
-    }
-    return status == PANDO_FENCED ? PANDO_UNKNOWN : status;
-}
-
 enum pando_status sherman_write_co(struct sherman *self, uint16_t node, struct fabric_op *ops,
                                    uint32_t count)
 {
-    struct sherman_retry retry = {0};
-    for (;;) {
-        enum pando_status status = pool_submit_co(self->base.session, node, ops, count);
-        if (status == PANDO_OK)
-            return PANDO_OK;
-        if (status == PANDO_FENCED)
-            return PANDO_UNKNOWN;
-        status = persist_co(self, &retry);
-        if (status != PANDO_OK)
-            return status;
-    }
-}
-
-/* A list that ends in the release: repeated only if it was not applied (R11). */
-static enum pando_status release_list_co(struct sherman *self, const struct sherman_lock *lock,
-                                         struct fabric_op *ops, uint32_t count)
-{
-    uint16_t node = fabric_address_node(lock->global.address);
-    struct sherman_retry retry = {0};
-
-    for (;;) {
-        bool applied = false;
-        enum pando_status status = pool_submit_co(self->base.session, node, ops, count);
-        if (status == PANDO_OK)
-            return PANDO_OK;
-        if (status == PANDO_FENCED)
-            return PANDO_UNKNOWN;
-        do {
-            status = persist_co(self, &retry);
-            if (status != PANDO_OK)
-                return status;
-            status = pool_resolve_co(self->base.session, &lock->global, &applied);
-        } while (status == PANDO_BROKEN || status == PANDO_TIMEOUT);
-        if (status != PANDO_OK)
-            return PANDO_UNKNOWN;
-        if (applied)
-            return PANDO_OK;
-    }
+    return pool_persist_co(self->base.session, node, ops, count, NULL);
 }
 
 /* The node as these writes have left it, for the next holder. */
@@ -255,10 +205,10 @@ enum pando_status sherman_commit_co(struct sherman *self, struct sherman_lock *l
         if (count > 0)
             status = sherman_write_co(self, node, ops, count);
         if (status == PANDO_OK && !handover && !lock->alone)
-            status = release_list_co(self, lock, &unlock, 1);
+            status = pool_persist_unlock_co(self->base.session, &lock->global, &unlock, 1, NULL);
     } else {
         ops[count] = unlock;
-        status = release_list_co(self, lock, ops, count + 1);
+        status = pool_persist_unlock_co(self->base.session, &lock->global, ops, count + 1, NULL);
     }
     struct local_lock_gift gift = {0};
     if (handover && status == PANDO_OK)

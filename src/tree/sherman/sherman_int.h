@@ -101,19 +101,13 @@ enum sherman_fit { FIT, FIT_RIGHT /* go to its sibling */, FIT_NOT /* the cache 
 enum sherman_fit sherman_fits(const struct sherman *self, const struct sherman_target *target,
                               const struct node_header *header);
 
-/* Forgets what led to a wrong node, and learns the root anew. */
+/* Before a search begins again: forgets what led to a wrong node, learns the root anew, and pauses as
+ * pool_retry_co does. */
 PANDO_MUST_CHECK enum pando_status sherman_misled_co(struct sherman *self,
-                                                     const struct sherman_target *target);
+                                                     const struct sherman_target *target,
+                                                     struct pool_retry *retry);
 PANDO_MUST_CHECK enum pando_status sherman_root_co(struct sherman *self, bool fresh,
                                                    fabric_address *root);
-
-/* Bounded loops that start again from the root; sleeps a little, and counts. */
-struct sherman_retry {
-    unsigned count;
-    uint64_t deadline_ns;
-};
-PANDO_MUST_CHECK enum pando_status sherman_retry_co(struct sherman *self,
-                                                    struct sherman_retry *retry);
 
 /* ---- lock.c: nodes under locks --------------------------------------------------------------- */
 

@@ -109,6 +109,22 @@ static uint32_t split_place(const struct sherman *self, const struct node_header
     return 0;
 }
 
+/* A node becomes the left half of itself; the right half, a new node, gets the keys from `middle` on. */
+static struct node_header halve(const struct sherman *self, struct node_header *left,
+                                struct slice middle, const struct pool_block *block)
+{
+    struct node_header right =
+        sherman_header(self, block->address, block->version + 1, left->level);
+    right.low = middle;
+    right.high = left->high;
+    right.no_high = left->no_high;
+    right.sibling = left->sibling;
+    left->high = middle;
+    left->no_high = false;
+    left->sibling = block->address;
+    return right;
+}
+
 enum pando_status sherman_rewrite_co(struct sherman *self, struct sherman_lock *lock,
                                      struct scratch *scratch, const struct node_header *header,
                                      uint32_t count, bool appending)
@@ -135,14 +151,7 @@ enum pando_status sherman_rewrite_co(struct sherman *self, struct sherman_lock *
     memcpy(separator, middle.data, middle.size);
     middle.data = separator;
 
-    struct node_header right = sherman_header(self, block.address, block.version + 1, 0);
-    right.low = middle;
-    right.high = header->high;
-    right.no_high = header->no_high;
-    right.sibling = header->sibling;
-    left.high = middle;
-    left.no_high = false;
-    left.sibling = block.address;
+    struct node_header right = halve(self, &left, middle, &block);
     leaf_build(layout, &left, entries, keep, scratch->image);
     leaf_build(layout, &right, entries + keep, count - keep, scratch->sibling);
     status = replace_co(self, lock, scratch, header->address, block.address);
@@ -255,15 +264,7 @@ static enum pando_status insert_separator_co(struct sherman *self, struct sherma
     memcpy(separator, middle.data, middle.size);
     middle.data = separator;
 
-    struct node_header right =
-        sherman_header(self, block.address, block.version + 1, header->level);
-    right.low = middle;
-    right.high = header->high;
-    right.no_high = header->no_high;
-    right.sibling = header->sibling;
-    left.high = middle;
-    left.no_high = false;
-    left.sibling = block.address;
+    struct node_header right = halve(self, &left, middle, &block);
     inner_build(layout, &left, leftmost, entries, up, scratch->image);
     inner_build(layout, &right, entries[up].child, entries + up + 1, count - up - 1,
                 scratch->sibling);
@@ -320,7 +321,7 @@ enum pando_status sherman_adopt_co(struct sherman *self, uint8_t level, struct s
                                    fabric_address child)
 {
     struct scratch *scratch = scratch_take(self);
-    struct sherman_retry retry = {0};
+    struct pool_retry retry = {0};
     struct sherman_target target = {.key = low, .level = level};
     enum pando_status status;
 
@@ -328,9 +329,7 @@ enum pando_status sherman_adopt_co(struct sherman *self, uint8_t level, struct s
         status = adopt_once_co(self, scratch, level, low, child);
         if (status != PANDO_AGAIN)
             break;
-        status = sherman_misled_co(self, &target);
-        if (status == PANDO_OK)
-            status = sherman_retry_co(self, &retry);
+        status = sherman_misled_co(self, &target, &retry);
         if (status != PANDO_OK)
             break;
     }

@@ -3,15 +3,14 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/assert.h"
+#include "engine/entry.h"
 #include "tree/sherman/sherman_int.h"
 
 static const uint64_t CACHE_BYTES = (uint64_t)256 << 20;
 
-/* What the directory entry's words mean. */
-enum { WORD_NODE_BYTES, WORD_KEY_SIZE, WORD_VALUE_SIZE };
+enum { ENTRY_FORMAT = 0 }; /* what entries of this engine have always had there */
 
 /* ---- switches -------------------------------------------------------------------------------- */
 
@@ -57,22 +56,12 @@ static enum pando_status create_co(struct pool_session *session, const char *nam
     struct pool *pool = pool_session_pool(session);
     struct node_layout layout;
     struct pool_block block;
-    struct pool_entry entry;
-    unsigned slot;
-    struct pool_table_options options = {
-        .name = name,
-        .engine = sherman_engine.name,
-        .key_max = shape->key_max,
-        .value_inline = shape->value_inline,
-        .words = {[WORD_NODE_BYTES] = shape->node_bytes,
-                  [WORD_KEY_SIZE] = shape->key_size,
-                  [WORD_VALUE_SIZE] = shape->value_size},
-    };
+    struct engine_entry entry;
     enum pando_status status = layout_of(pool, shape, 0, &layout);
     if (status != PANDO_OK)
         return status;
     /* The name first, with no root yet: the table's number is in every cell. */
-    status = pool_table_create_co(session, &options, &slot, &entry);
+    status = engine_entry_create_co(session, name, &sherman_engine, ENTRY_FORMAT, shape, &entry);
     if (status != PANDO_OK)
         return status;
     status = pool_alloc_co(session, POOL_ANY_NODE, shape->node_bytes, &block);
@@ -82,7 +71,7 @@ static enum pando_status create_co(struct pool_session *session, const char *nam
         (void)dropped;
         return status == PANDO_OK ? PANDO_NO_MEMORY : status;
     }
-    layout.table = (uint16_t)entry.table;
+    layout.table = entry.table;
     struct pool_tenure tenure = {
         .state = POOL_BLOCK_LIVE, .table = layout.table, .holder = pool_identity(pool)};
     struct node_header header = {.address = block.address,
@@ -95,7 +84,7 @@ static enum pando_status create_co(struct pool_session *session, const char *nam
         fabric_write(fabric_address_offset(block.address), bytes, layout.node_bytes);
     status = pool_submit_co(session, fabric_address_node(block.address), &write, 1);
     if (status == PANDO_OK)
-        status = pool_root_swap_co(session, slot, 0, block.address, &found);
+        status = pool_root_swap_co(session, entry.slot, 0, block.address, &found);
     free(bytes);
     return status;
 }
@@ -115,7 +104,7 @@ static enum pando_status table_fill(struct sherman_table *table, struct pool_ses
                                     const char *name, const struct engine_config *config,
                                     char *error, size_t error_bytes)
 {
-    struct pool_entry entry;
+    struct engine_entry entry;
     struct engine_shape *shape = &table->base.shape;
     enum pando_status status = engine_switches_parse(
         sherman_engine.name, switches, SWITCHES, &table->on, config->without, error, error_bytes);
@@ -127,29 +116,19 @@ static enum pando_status table_fill(struct sherman_table *table, struct pool_ses
     }
     if (table->on.alone)
         table->on.merge = false; /* a neighbour may be another's */
-    status = pool_table_open_co(session, name, &table->slot, &entry);
-    if (status != PANDO_OK) {
-        snprintf(error, error_bytes, "table '%s': %s", name, pando_status_text(status));
+    status = engine_entry_open_co(session, name, &sherman_engine, ENTRY_FORMAT, &entry, error,
+                                  error_bytes);
+    if (status != PANDO_OK)
         return status;
-    }
-    if (strcmp(entry.engine, sherman_engine.name) != 0 || entry.table > UINT16_MAX) {
-        snprintf(error, error_bytes, "table '%s' belongs to the engine '%s'", name, entry.engine);
-        return PANDO_INVALID;
-    }
+    table->slot = entry.slot;
+    table->id = entry.table;
+    *shape = entry.shape;
     uint64_t root;
     status = pool_root_await_co(session, table->slot, &root);
     if (status != PANDO_OK && status != PANDO_TIMEOUT) { /* one without can be dropped */
         snprintf(error, error_bytes, "table '%s': %s", name, pando_status_text(status));
         return status;
     }
-    *shape = (struct engine_shape){
-        .key_size = (uint32_t)entry.words[WORD_KEY_SIZE],
-        .value_size = (uint32_t)entry.words[WORD_VALUE_SIZE],
-        .key_max = entry.key_max,
-        .value_inline = entry.value_inline,
-        .node_bytes = (uint32_t)entry.words[WORD_NODE_BYTES],
-    };
-    table->id = (uint16_t)entry.table;
     if (engine_shape_check(shape) != PANDO_OK ||
         layout_of(table->pool, shape, table->id, &table->layout) != PANDO_OK) {
         snprintf(error, error_bytes, "table '%s': damaged directory entry", name);

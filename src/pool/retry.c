@@ -1,0 +1,103 @@
+/*
+ * retry.c - what has to be done again: reads of things that are being written, and lists that must
+ * arrive. All of it is bounded.
+ */
+#include "pool/pool_int.h"
+
+enum {
+    REREADS_MAX = 16,
+    REREAD_DOUBLINGS = 6,
+    RETRIES_MAX = 10000,
+    RETRY_DOUBLINGS = 8,
+    RETRY_LEASES = 10,
+    LEAVING_LEASES = 2,
+};
+
+static const uint64_t READ_OLD_NS = 100 * RT_NS_PER_MS; /* R22 */
+static const uint64_t REREAD_PAUSE_NS = RT_NS_PER_US;
+static const uint64_t RETRY_MIN_NS = RT_NS_PER_US;
+
+enum pando_status pool_retry_co(struct pool *pool, struct pool_retry *retry)
+{
+    unsigned doublings = retry->count < RETRY_DOUBLINGS ? retry->count : RETRY_DOUBLINGS;
+
+    if (pool_fenced(pool))
+        return PANDO_FENCED;
+    bool leaving = retry->leaving != NULL && atomic_load(retry->leaving);
+    if (retry->count == 0)
+        retry->deadline_ns =
+            rt_now_ns() + (leaving ? LEAVING_LEASES : RETRY_LEASES) * pool->lease_ns;
+    else if (rt_now_ns() > retry->deadline_ns || retry->count > RETRIES_MAX)
+        return PANDO_TIMEOUT;
+    retry->count++;
+    uint64_t pause = RETRY_MIN_NS << doublings;
+    rt_sleep_co(pause / 2 + rt_random() % pause);
+    return PANDO_OK;
+}
+
+enum pando_status pool_read_co(struct pool_session *session, struct pool_reading *reading)
+{
+    unsigned again = reading->tries == 0 ? 0 : reading->tries - 1;
+
+    if (again > 0) /* what is torn is mostly whole a moment later: the second try is at once */
+        rt_sleep_co(REREAD_PAUSE_NS << (again < REREAD_DOUBLINGS ? again : REREAD_DOUBLINGS));
+    if (reading->tries == REREADS_MAX)
+        return PANDO_STALE;
+    reading->tries++;
+    struct fabric_op read =
+        fabric_read(fabric_address_offset(reading->address), reading->to, reading->size);
+    uint64_t posted_ns = rt_coarse_ns(); /* not later than the truth */
+    enum pando_status status =
+        pool_submit_co(session, fabric_address_node(reading->address), &read, 1);
+    /* Memory is used again some time after it was freed: what was read long ago may be both. */
+    reading->recent = rt_tick_ns() < posted_ns + READ_OLD_NS - RT_TICK_NS;
+    return status == PANDO_RANGE ? PANDO_STALE : status;
+}
+
+/* Whether to try again. If what was begun cannot be finished, this member gives itself up. */
+static enum pando_status go_on_co(struct pool *pool, struct pool_retry *retry)
+{
+    enum pando_status status = pool_retry_co(pool, retry);
+    if (status == PANDO_TIMEOUT)
+        pool_give_up(pool);
+    return status == PANDO_OK ? PANDO_OK : PANDO_UNKNOWN;
+}
+
+enum pando_status pool_persist_co(struct pool_session *session, uint16_t node,
+                                  struct fabric_op *ops, uint32_t count, const atomic_bool *leaving)
+{
+    struct pool_retry retry = {.leaving = leaving};
+    for (;;) {
+        enum pando_status status = pool_submit_co(session, node, ops, count);
+        if (status == PANDO_OK)
+            return PANDO_OK;
+        if (status == PANDO_FENCED)
+            return PANDO_UNKNOWN;
+        status = go_on_co(session->pool, &retry);
+        if (status != PANDO_OK)
+            return status;
+    }
+}
+
+enum pando_status pool_persist_unlock_co(struct pool_session *session, const struct pool_lock *lock,
+                                         struct fabric_op *ops, uint32_t count,
+                                         const atomic_bool *leaving)
+{
+    uint16_t node = fabric_address_node(lock->address);
+    struct pool_retry retry = {.leaving = leaving};
+    for (;;) {
+        bool applied = false;
+        enum pando_status status = pool_submit_co(session, node, ops, count);
+        if (status == PANDO_OK)
+            return PANDO_OK;
+        while (status != PANDO_OK) {
+            if (status == PANDO_FENCED || status == PANDO_UNKNOWN)
+                return PANDO_UNKNOWN;
+            status = go_on_co(session->pool, &retry);
+            if (status == PANDO_OK)
+                status = pool_resolve_co(session, lock, &applied);
+        }
+        if (applied)
+            return PANDO_OK;
+    }
+}
