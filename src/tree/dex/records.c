@@ -89,13 +89,13 @@ static uint8_t tag_of(uint64_t hash)
     return tag != 0 ? tag : 1;
 }
 
-/* The slots with this tag, as bits at the top of their bytes: at least those, and from the second on perhaps
- * some more. */
+/* The slots with this tag, as bits at the top of their bytes; no others: what was never used looks like an
+ * empty key, and what was forgotten like what it was. */
 static uint64_t slots_with(uint64_t tags, uint8_t tag)
 {
-    const uint64_t ones = 0x01010101010101, tops = 0x80808080808080;
+    const uint64_t ones = 0x01010101010101, tops = 0x80808080808080, rest = tops - ones;
     uint64_t other = (tags ^ tag * ones) & (((uint64_t)1 << USED_SHIFT) - 1);
-    return (other - ones) & ~other & tops;
+    return ~(((other & rest) + rest) | other) & tops;
 }
 
 static unsigned first_slot(uint64_t slots)
