@@ -173,7 +173,7 @@ PANDO_API const char *pando_error_text(const struct pando_pool *pool);
 /* How a table is laid out, fixed when it is created. All zero, or NULL: any keys and values. */
 struct pando_table_options {
     size_t size;
-    const char *engine; /* NULL: the usual one */
+    const char *engine; /* NULL: sherman in an embedded pool, dex in others */
     uint32_t key_max;   /* the longest key; 0: PANDO_KEY_MAX, and less makes smaller nodes */
     uint32_t
         value_inline; /* longer values are stored outside of the nodes, for another round trip; 0: 64 */

@@ -46,7 +46,7 @@ static const struct config_option options[] = {
      .help = "The engine: dex, sherman, or a baseline of their papers: fg+ is sherman without its "
              "techniques, p-sherman is sherman whose compute nodes write only keys of their own "
              "and take no remote locks of leaves.",
-     .default_text = store_default_engine,
+     .default_text = "dex",
      CONFIG_TEXT_INTO(struct settings, engine)},
     {.name = "without",
      .metavar = "LIST",

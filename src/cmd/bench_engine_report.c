@@ -204,6 +204,8 @@ static void engine_counts(struct json *json, const struct bench_outcome *outcome
     number(json, "cache_misses", ratio((double)stats->cache_misses, ops));
     number(json, "forwarded", ratio((double)stats->forwarded, ops));
     number(json, "offloaded", ratio((double)stats->offloaded, ops));
+    number(json, "checkpoints", ratio((double)stats->checkpoints, ops));
+    number(json, "log_waits", ratio((double)stats->log_waits, ops));
     number(json, "moves", ratio((double)stats->moves, ops));
     json_end_object(json);
 }

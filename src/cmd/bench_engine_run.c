@@ -103,6 +103,8 @@ static void counters_stop(struct bench_thread *thread)
     sum->forwarded += stats.forwarded - before->forwarded;
     sum->moves += stats.moves - before->moves;
     sum->offloaded += stats.offloaded - before->offloaded;
+    sum->checkpoints += stats.checkpoints - before->checkpoints;
+    sum->log_waits += stats.log_waits - before->log_waits;
     sum->cache_bytes = stats.cache_bytes;
     sum->cache_entries = stats.cache_entries;
 }

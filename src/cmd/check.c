@@ -25,7 +25,7 @@ static const struct config_option options[] = {
     {.name = "engine",
      .metavar = "NAME",
      .help = "The engine to check.",
-     .default_text = store_default_engine,
+     .default_text = "dex",
      CONFIG_TEXT_INTO(struct settings, engine)},
     {.name = "seeds",
      .metavar = "A..B",
@@ -223,7 +223,7 @@ static int prepare(struct check *check, const struct settings *settings)
     if (result != EXIT_OK)
         return result;
     if (run->options.engine == NULL)
-        return cmd_usage("check", "--engine: there is no engine '%.32s'; use for example sherman",
+        return cmd_usage("check", "--engine: there is no engine '%.32s'; use for example dex",
                          settings->engine);
     if (!parse_seeds(settings->seeds, &run->first_seed, &run->last_seed))
         return cmd_usage("check", "--seeds: '%.48s' is no range; use for example 1..200",

@@ -250,7 +250,7 @@ static void count_memory(struct cluster *cluster, struct fabric *fabric, struct 
                     sizeof(words));
         struct pool_chunk chunk = pool_chunk_unpack(words[0], words[1]);
         uint64_t at = super.heap_offset + i * POOL_CHUNK_BYTES;
-        if (chunk.kind == POOL_CHUNK_BLOCKS) {
+        if (chunk.kind == POOL_CHUNK_BLOCKS || chunk.kind == POOL_CHUNK_VITAL) {
             count_chunk(cluster, fabric, at, &chunk, use);
         } else if (chunk.kind == POOL_CHUNK_INTENTS) {
             use->nobody_bytes += POOL_CHUNK_BYTES;

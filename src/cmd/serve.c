@@ -72,8 +72,9 @@ static const struct config_option options[] = {
      CONFIG_DURATION_INTO(struct settings, idle_timeout)},
     {.name = "engine",
      .metavar = "NAME",
-     .help = "What keeps the tables of databases that are not there yet: dex or sherman.",
-     .default_text = store_default_engine,
+     .help =
+         "What keeps the tables of databases that are not there yet: dex or sherman. If not given: "
+         "sherman in an embedded pool, dex in others.",
      CONFIG_TEXT_INTO(struct settings, engine)},
     {.name = "cache",
      .metavar = "SIZE",

@@ -67,15 +67,18 @@ static const char *state_name(enum pool_member_state state)
 static void print_node(const struct pool_node_stats *stats, unsigned node, FILE *out)
 {
     char used[FORMAT_SIZE_MAX], all[FORMAT_SIZE_MAX], spare[FORMAT_SIZE_MAX];
+    char reserve[FORMAT_SIZE_MAX];
     fprintf(
         out,
-        "memory %-3u %s of %s given out, %s of that free again; %" PRIu64 " grants, %" PRIu64
-        " returns, %" PRIu64 " sweeps, %" PRIu64 " refused, started %" PRIu64 " times\n",
+        "memory %-3u %s of %s given out, %s of that free again, %s in reserve; %" PRIu64
+        " grants, %" PRIu64 " returns, %" PRIu64 " sweeps, %" PRIu64 " refused, started %" PRIu64
+        " times\n",
         node,
         format_size(used, sizeof(used), (stats->chunks - stats->chunks_free) * POOL_CHUNK_BYTES),
         format_size(all, sizeof(all), stats->chunks * POOL_CHUNK_BYTES),
-        format_size(spare, sizeof(spare), stats->blocks_free_bytes), stats->grants, stats->returns,
-        stats->sweeps, stats->refusals, stats->starts);
+        format_size(spare, sizeof(spare), stats->blocks_free_bytes),
+        format_size(reserve, sizeof(reserve), stats->chunks_reserved * POOL_CHUNK_BYTES),
+        stats->grants, stats->returns, stats->sweeps, stats->refusals, stats->starts);
 }
 
 void pool_view_print(const struct pool_view *view, FILE *out)
@@ -120,6 +123,7 @@ void pool_view_json(const struct pool_view *view, struct json *json)
         json_begin_object(json);
         field_u64(json, "chunks", stats->chunks);
         field_u64(json, "chunks_free", stats->chunks_free);
+        field_u64(json, "chunks_reserved", stats->chunks_reserved);
         field_u64(json, "free_block_bytes", stats->blocks_free_bytes);
         field_u64(json, "grants", stats->grants);
         field_u64(json, "returns", stats->returns);

@@ -11,7 +11,7 @@
 #include "cmd/with_store.h"
 #include "store/engines.h"
 
-enum { ERROR_BYTES = 512, DAMAGE_BYTES = 8192 };
+enum { ERROR_BYTES = 512, DAMAGE_BYTES = 8192, OWNERS_MAX = 64 };
 
 /* ---- list ------------------------------------------------------------------------------------ */
 
@@ -30,16 +30,83 @@ static const struct config_option list_options[] = {
 
 static const struct config_command list_command = {
     .name = "table list",
-    .summary = "Lists the tables of a pool: their names, engines, and the largest key and inline "
-               "value of each.",
+    .summary =
+        "Lists the tables of a pool: their names, engines, the largest key and inline value of "
+        "each, and, if its keys have owners, who owns how many ranges of them.",
     .example = "pando table list --pool shm:demo",
     .options = list_options,
     .option_count = sizeof(list_options) / sizeof(list_options[0]),
 };
 
-static bool list_json(const struct list_settings *settings, const struct store_table_info *tables,
-                      unsigned count)
+/* What is told of each table. */
+struct listed {
+    struct engine_owner owners[OWNERS_MAX];
+    unsigned owner_count; /* of those in the array */
+    unsigned more;        /* and others */
+};
+
+/* Owners come and go, and a table may be dropped meanwhile: nothing is then said of it. */
+static void look_at_co(struct store_thread *thread, const char *name, struct listed *listed)
 {
+    unsigned count = 0;
+    *listed = (struct listed){0};
+    if (store_table_owners_co(thread, name, listed->owners, OWNERS_MAX, &count) != PANDO_OK)
+        return;
+    listed->owner_count = count < OWNERS_MAX ? count : OWNERS_MAX;
+    listed->more = count - listed->owner_count;
+}
+
+/* What a member is called, as far as it is known; "" for one that is gone. */
+static const char *name_of(const struct pool_member *members, unsigned count,
+                           struct fabric_identity member)
+{
+    for (unsigned i = 0; i < count; i++) {
+        if (members[i].member == member.member && members[i].beat.incarnation == member.incarnation)
+            return members[i].record.name;
+    }
+    return "";
+}
+
+static void print_owners(const struct listed *listed, const struct pool_member *members,
+                         unsigned count)
+{
+    if (listed->owner_count == 0)
+        printf("-");
+    for (unsigned i = 0; i < listed->owner_count; i++) {
+        const struct engine_owner *owner = &listed->owners[i];
+        printf("%s", i == 0 ? "" : ", ");
+        if (owner->member.member == 0)
+            printf("nobody");
+        else
+            printf("member %u %s", owner->member.member, name_of(members, count, owner->member));
+        printf(": %" PRIu32 " range%s", owner->ranges, owner->ranges == 1 ? "" : "s");
+    }
+    if (listed->more > 0)
+        printf(" and %u others", listed->more);
+    printf("\n");
+}
+
+static void json_owners(struct json *json, const struct listed *listed)
+{
+    json_key(json, "owners");
+    json_begin_array(json);
+    for (unsigned i = 0; i < listed->owner_count; i++) {
+        json_begin_object(json);
+        json_key(json, "member");
+        json_u64(json, listed->owners[i].member.member);
+        json_key(json, "incarnation");
+        json_u64(json, listed->owners[i].member.incarnation);
+        json_key(json, "ranges");
+        json_u64(json, listed->owners[i].ranges);
+        json_end_object(json);
+    }
+    json_end_array(json);
+}
+
+static bool list_json_co(const struct list_settings *settings, struct store_thread *thread,
+                         const struct store_table_info *tables, unsigned count)
+{
+    struct listed listed;
     struct json json;
     json_init(&json);
     json_begin_array(&json);
@@ -53,6 +120,8 @@ static bool list_json(const struct list_settings *settings, const struct store_t
         json_u64(&json, tables[i].key_max);
         json_key(&json, "value_inline");
         json_u64(&json, tables[i].value_inline);
+        look_at_co(thread, tables[i].name, &listed);
+        json_owners(&json, &listed);
         json_end_object(&json);
     }
     json_end_array(&json);
@@ -75,22 +144,40 @@ static struct store_table_info *tables_co(const char *command, struct store_thre
     return NULL;
 }
 
+static bool list_text_co(struct store_thread *thread, const struct store_table_info *tables,
+                         unsigned count)
+{
+    struct pool_member *members = calloc(POOL_MEMBERS, sizeof(*members));
+    unsigned member_count = 0;
+    enum pando_status status = members == NULL
+                                   ? PANDO_NO_MEMORY
+                                   : store_members_co(thread, members, POOL_MEMBERS, &member_count);
+
+    if (status != PANDO_OK)
+        cmd_error("table list", "cannot read the list of members: %s", pando_status_text(status));
+    else
+        printf("%-32s %-10s %10s %14s  %s\n", "NAME", "ENGINE", "KEYS TO", "INLINE TO", "OWNED BY");
+    for (unsigned i = 0; i < count && status == PANDO_OK; i++) {
+        struct listed listed;
+        look_at_co(thread, tables[i].name, &listed);
+        printf("%-32s %-10s %8" PRIu32 " B %12" PRIu32 " B  ", tables[i].name, tables[i].engine,
+               tables[i].key_max, tables[i].value_inline);
+        print_owners(&listed, members, member_count);
+    }
+    free(members);
+    return status == PANDO_OK;
+}
+
 static int list_co(void *context, struct store_thread *thread)
 {
     const struct list_settings *settings = context;
     unsigned count;
-    int result = EXIT_OK;
     struct store_table_info *tables = tables_co("table list", thread, &count);
     if (tables == NULL)
         return EXIT_FAILED;
-    if (settings->json != NULL) {
-        result = list_json(settings, tables, count) ? EXIT_OK : EXIT_FAILED;
-    } else {
-        printf("%-32s %-10s %10s %14s\n", "NAME", "ENGINE", "KEYS TO", "INLINE TO");
-        for (unsigned i = 0; i < count; i++)
-            printf("%-32s %-10s %8" PRIu32 " B %12" PRIu32 " B\n", tables[i].name, tables[i].engine,
-                   tables[i].key_max, tables[i].value_inline);
-    }
+    bool told = settings->json != NULL ? list_json_co(settings, thread, tables, count)
+                                       : list_text_co(thread, tables, count);
+    int result = told ? EXIT_OK : EXIT_FAILED;
     free(tables);
     return result;
 }
@@ -119,8 +206,8 @@ static const struct config_option create_options[] = {
     CMD_POOL_OPTIONS(struct create_settings),
     {.name = "engine",
      .metavar = "NAME",
-     .help = "What keeps the table: dex or sherman.",
-     .default_text = store_default_engine,
+     .help = "What keeps the table: dex or sherman. If not given: "
+             "sherman in an embedded pool, dex in others.",
      CONFIG_TEXT_INTO(struct create_settings, engine)},
     {.name = "key-max",
      .metavar = "SIZE",

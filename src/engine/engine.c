@@ -277,6 +277,15 @@ enum pando_status engine_spread_co(struct engine *engine, bool others, unsigned 
                                           : engine->ops->spread_co(engine, others, processes);
 }
 
+enum pando_status engine_owners_co(const struct engine_ops *ops, struct pool_session *session,
+                                   unsigned slot, uint64_t table, struct engine_owner *out,
+                                   unsigned capacity, unsigned *count)
+{
+    *count = 0;
+    return ops->owners_co == NULL ? PANDO_OK
+                                  : ops->owners_co(session, slot, table, out, capacity, count);
+}
+
 bool engine_has_owners(const struct engine_ops *ops)
 {
     return ops->spread_co != NULL;
@@ -377,6 +386,8 @@ void engine_stats_add(struct engine_stats *sum, const struct engine_stats *more)
     sum->forwarded += more->forwarded;
     sum->moves += more->moves;
     sum->offloaded += more->offloaded;
+    sum->checkpoints += more->checkpoints;
+    sum->log_waits += more->log_waits;
 }
 
 void engine_stats(const struct engine_table *table, struct engine_stats *out)

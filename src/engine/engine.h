@@ -164,6 +164,17 @@ PANDO_MUST_CHECK enum pando_status engine_move_co(struct engine *engine, struct 
 PANDO_MUST_CHECK enum pando_status engine_spread_co(struct engine *engine, bool others,
                                                     unsigned *processes);
 
+/* Who owns how many ranges of a table's keys, as the pool says: the table need not be open. The slot and the
+ * number are the directory's. Up to `capacity` owners, and how many there are: 0 for engines without. */
+struct engine_owner {
+    struct fabric_identity member; /* member 0: nobody, until somebody needs these keys */
+    uint32_t ranges;
+};
+PANDO_MUST_CHECK enum pando_status engine_owners_co(const struct engine_ops *ops,
+                                                    struct pool_session *session, unsigned slot,
+                                                    uint64_t table, struct engine_owner *out,
+                                                    unsigned capacity, unsigned *count);
+
 /* Whether keys have owners at all. */
 bool engine_has_owners(const struct engine_ops *ops);
 
@@ -178,9 +189,10 @@ struct engine_stats {
     uint64_t rereads; /* nodes read again because they were torn or stale */
     uint64_t splits, merges, repairs;
     uint64_t lock_waits, handovers;
-    uint64_t forwarded; /* operations that another process did for this one */
-    uint64_t moves;     /* of keys to another owner, and from one that had died */
-    uint64_t offloaded; /* operations that a memory node did */
+    uint64_t forwarded;              /* operations that another process did for this one */
+    uint64_t moves;                  /* of keys to another owner, and from one that had died */
+    uint64_t offloaded;              /* operations that a memory node did */
+    uint64_t checkpoints, log_waits; /* of a log, and operations that had to wait for one */
 };
 
 void engine_stats_add(struct engine_stats *sum, const struct engine_stats *more);
@@ -236,6 +248,8 @@ struct engine_ops {
     void (*batch_co)(struct engine *engine, struct engine_batch_op *ops, size_t count);
     enum pando_status (*move_co)(struct engine *engine, struct slice key, uint64_t choice);
     enum pando_status (*spread_co)(struct engine *engine, bool others, unsigned *processes);
+    enum pando_status (*owners_co)(struct pool_session *session, unsigned slot, uint64_t table,
+                                   struct engine_owner *out, unsigned capacity, unsigned *count);
     bool (*owns)(struct engine *engine, struct slice key);
     void (*keep_co)(struct engine_table *table, struct pool_session *session);
     enum pando_status (*retire_co)(struct engine_table *table, struct pool_session *session);

@@ -178,6 +178,15 @@ static bool deferred_grow(struct allocator *allocator)
     return true;
 }
 
+enum pando_status pool_tenure_free_co(struct pool_session *session, const struct pool_block *block)
+{
+    struct pool_tenure tenure = {.state = POOL_BLOCK_FREE, .holder = session->pool->identity};
+    uint64_t words[2] = {block->version, pool_tenure_pack(tenure)};
+    struct fabric_op write = fabric_write(
+        fabric_address_offset(block->address) + POOL_BLOCK_VERSION, words, sizeof(words));
+    return pool_submit_co(session, fabric_address_node(block->address), &write, 1);
+}
+
 enum pando_status pool_free_co(struct pool_session *session, const struct pool_block *block,
                                uint32_t block_bytes, bool tenure_written)
 {
@@ -185,15 +194,10 @@ enum pando_status pool_free_co(struct pool_session *session, const struct pool_b
     struct allocator *allocator = session->allocator;
     enum pando_status status = PANDO_OK;
 
-    if (!tenure_written) {
-        struct pool_tenure tenure = {.state = POOL_BLOCK_FREE, .holder = pool->identity};
-        uint64_t words[2] = {block->version, pool_tenure_pack(tenure)};
-        struct fabric_op write = fabric_write(
-            fabric_address_offset(block->address) + POOL_BLOCK_VERSION, words, sizeof(words));
-        status = pool_submit_co(session, fabric_address_node(block->address), &write, 1);
-        if (status != PANDO_OK)
-            return status;
-    }
+    if (!tenure_written)
+        status = pool_tenure_free_co(session, block);
+    if (status != PANDO_OK)
+        return status;
     /* Too many at once: wait until the oldest may be used again. */
     while (allocator->deferred_count >= DEFERRED_MAX) {
         rt_sleep_co(RT_NS_PER_MS);
@@ -226,7 +230,7 @@ static bool take_at_hand(struct shelf *shelf, struct pool_block *block)
 }
 
 /* The reply comes from another process: nothing outside the node's heap is taken. */
-static bool granted_ok(const struct pool *pool, uint16_t node, uint64_t address, uint64_t bytes)
+bool pool_granted_ok(const struct pool *pool, uint16_t node, uint64_t address, uint64_t bytes)
 {
     const struct pool_superblock *super = &pool->supers[node];
     uint64_t offset = fabric_address_offset(address);
@@ -249,14 +253,14 @@ static enum pando_status shelve(struct pool_session *session, struct shelf *shel
         return PANDO_CORRUPT;
     for (uint32_t i = 0; i < reply.blocks; i++) {
         memcpy(&block, bytes + sizeof(reply) + i * sizeof(block), sizeof(block));
-        if (!granted_ok(session->pool, node, block.address, shelf->block_bytes))
+        if (!pool_granted_ok(session->pool, node, block.address, shelf->block_bytes))
             return PANDO_CORRUPT;
         if (!ready_push(shelf, block))
             return PANDO_NO_MEMORY;
     }
     if (reply.chunk == 0)
         return reply.blocks > 0 ? PANDO_OK : PANDO_FULL;
-    if (!granted_ok(session->pool, node, reply.chunk, POOL_CHUNK_BYTES))
+    if (!pool_granted_ok(session->pool, node, reply.chunk, POOL_CHUNK_BYTES))
         return PANDO_CORRUPT;
     shelf->carve_next = reply.chunk;
     shelf->carve_end = reply.chunk + POOL_CHUNK_BYTES;

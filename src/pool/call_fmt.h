@@ -63,6 +63,7 @@ struct pool_sweep_reply {
 struct pool_node_stats {
     uint64_t chunks;
     uint64_t chunks_free;
+    uint64_t chunks_reserved;   /* of the free ones: for what is vital only */
     uint64_t blocks_free_bytes; /* in the node's own hands, in chunks that are not free */
     uint64_t grants;
     uint64_t returns;

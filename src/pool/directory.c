@@ -185,6 +185,20 @@ enum pando_status pool_root_read_co(struct pool_session *session, unsigned slot,
     return pool_word_read_co(session, root_address(session->pool, slot), root);
 }
 
+enum pando_status pool_root_await_co(struct pool_session *session, unsigned slot, uint64_t *root)
+{
+    static const uint64_t LOOK_NS = 100 * RT_NS_PER_US;
+    uint64_t deadline_ns = rt_now_ns() + 2 * session->pool->lease_ns;
+    for (;;) {
+        enum pando_status status = pool_root_read_co(session, slot, root);
+        if (status != PANDO_OK || *root != 0)
+            return status;
+        if (rt_now_ns() > deadline_ns)
+            return PANDO_TIMEOUT;
+        rt_sleep_co(LOOK_NS);
+    }
+}
+
 enum pando_status pool_root_swap_co(struct pool_session *session, unsigned slot, uint64_t expected,
                                     uint64_t desired, uint64_t *found)
 {

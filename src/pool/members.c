@@ -237,7 +237,10 @@ static void monitor_task(void *arg)
 
     while (!pool->leaving && !pool_fenced(pool) && beats != NULL && watches != NULL) {
         (void)rt_waitq_wait_co(&pool->wake, rt_now_ns() + pool->lease_ns / LOOKS_PER_LEASE);
-        if (pool->leaving || pool->no_recovery)
+        if (pool->leaving)
+            continue;
+        pool_vital_return_co(pool->own);
+        if (pool->no_recovery)
             continue;
         struct fabric_op read = pool_heartbeats_read(pool, beats);
         if (pool_submit_co(pool->own, 0, &read, 1) == PANDO_OK)

@@ -1,11 +1,15 @@
 /*
  * memnode_chunks.c - who has which memory of this node.
  *
- * A chunk is free, or was given to a client in blocks of one size, or holds a client's intents.
- * Blocks that come back are kept on a stack per chunk and given out again before a new chunk is; a
- * chunk all of whose blocks are back is free again. Every transfer is written into the window
- * before anybody is told, so that after a crash at any point a block is in nobody's hands at the
- * worst until a sweep of that member, and never in two.
+ * A chunk is free, or was given to a client in blocks of one size, or holds a client's intents, or is
+ * given out by the node itself, block by block: what is vital. Blocks that come back are kept on a
+ * stack per chunk and given out again before a new chunk is; a chunk all of whose blocks are back is
+ * free again. Every transfer is written into the window before anybody is told, so that after a crash
+ * at any point a block is in nobody's hands at the worst until a sweep of that member, and never in
+ * two.
+ *
+ * The reserve: the last free chunks are for intents and vital blocks only. Without them nobody could
+ * free memory in a node that is full, nor begin to serve what it holds.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +17,8 @@
 #include "base/assert.h"
 #include "base/log.h"
 #include "pool/memnode_int.h"
+
+enum { RESERVE_PART = 8, RESERVE_CHUNKS_MAX = 16 };
 
 static uint64_t chunk_offset(const struct memnode *memnode, uint64_t index)
 {
@@ -80,15 +86,18 @@ static bool same(struct fabric_identity a, struct fabric_identity b)
 
 /* ---- free blocks ----------------------------------------------------------------------------- */
 
-static struct block_class *class_of(struct memnode *memnode, uint32_t block_bytes)
+static struct block_class *class_of(struct memnode *memnode, enum pool_chunk_kind kind,
+                                    uint32_t block_bytes)
 {
     for (size_t i = 0; i < memnode->class_count; i++) {
-        if (memnode->classes[i].block_bytes == block_bytes)
-            return &memnode->classes[i];
+        struct block_class *class = &memnode->classes[i];
+        if (class->kind == kind && class->block_bytes == block_bytes)
+            return class;
     }
     if (memnode->class_count == CLASSES_MAX)
         return NULL;
     struct block_class *class = &memnode->classes[memnode->class_count++];
+    class->kind = kind;
     class->block_bytes = block_bytes;
     list_init(&class->chunks);
     return class;
@@ -99,7 +108,7 @@ static void chunk_release(struct memnode *memnode, uint64_t index)
     struct chunk *chunk = &memnode->chunks[index];
     uint64_t floor = chunk->entry.version_floor;
 
-    if (chunk->entry.kind == POOL_CHUNK_BLOCKS) {
+    if (chunk->entry.kind != POOL_CHUNK_INTENTS) {
         for (uint32_t block = 0; block < chunk->blocks; block++) {
             uint64_t version =
                 load(memnode, block_offset(memnode, index, block) + POOL_BLOCK_VERSION);
@@ -110,7 +119,7 @@ static void chunk_release(struct memnode *memnode, uint64_t index)
         list_remove(&chunk->link);
     free(chunk->free_blocks);
     chunk->free_blocks = NULL;
-    chunk->free_count = chunk->blocks = 0;
+    chunk->free_count = chunk->blocks = chunk->held = 0;
     chunk->entry = (struct pool_chunk){.kind = POOL_CHUNK_FREE, .version_floor = floor};
     entry_store(memnode, index);
     memnode->chunks_free++;
@@ -121,7 +130,7 @@ static void chunk_release(struct memnode *memnode, uint64_t index)
 static bool block_push(struct memnode *memnode, uint64_t index, uint32_t block)
 {
     struct chunk *chunk = &memnode->chunks[index];
-    struct block_class *class = class_of(memnode, chunk->entry.block_bytes);
+    struct block_class *class = class_of(memnode, chunk->entry.kind, chunk->entry.block_bytes);
     if (class == NULL)
         return false;
     if (chunk->free_blocks == NULL) {
@@ -135,19 +144,37 @@ static bool block_push(struct memnode *memnode, uint64_t index, uint32_t block)
     return true;
 }
 
-static uint32_t grant_blocks(struct memnode *memnode, struct fabric_identity to,
-                             uint32_t block_bytes, uint32_t most, struct pool_block *out)
+static uint32_t held_blocks(struct chunk *chunk)
 {
-    struct block_class *class = class_of(memnode, block_bytes);
+    if (chunk->held > 0 && chunk->not_before_ns <= rt_now_ns())
+        chunk->held = 0;
+    return chunk->held;
+}
+
+/* The block that was just pushed goes below those that may be given out. */
+static void hold_block(const struct memnode *memnode, struct chunk *chunk)
+{
+    uint32_t *last = &chunk->free_blocks[chunk->free_count - 1], block = *last;
+    uint32_t *first = &chunk->free_blocks[held_blocks(chunk)];
+    *last = *first;
+    *first = block;
+    chunk->held++;
+    chunk->not_before_ns = rt_now_ns() + memnode->grace_ns;
+}
+
+static uint32_t grant_blocks(struct memnode *memnode, struct fabric_identity to,
+                             enum pool_chunk_kind kind, uint32_t block_bytes, uint32_t most,
+                             struct pool_block *out)
+{
+    struct block_class *class = class_of(memnode, kind, block_bytes);
     uint32_t count = 0;
     if (class == NULL)
         return 0;
     list_for_each_safe (link, &class->chunks) {
         struct chunk *chunk = container_of(link, struct chunk, link);
         uint64_t index = (uint64_t)(chunk - memnode->chunks);
-        if (chunk->not_before_ns > rt_now_ns())
-            continue;
-        while (count < most && chunk->free_count > 0) {
+        uint32_t held = held_blocks(chunk);
+        while (count < most && chunk->free_count > held) {
             uint32_t block = chunk->free_blocks[--chunk->free_count];
             uint64_t offset = block_offset(memnode, index, block);
             tenure_store(memnode, index, block, to);
@@ -178,11 +205,11 @@ static void chunk_clear(struct memnode *memnode, uint64_t index, uint32_t block_
     }
 }
 
-static bool grant_chunk(struct memnode *memnode, struct fabric_identity to,
-                        enum pool_chunk_kind kind, uint32_t block_bytes,
-                        struct pool_grant_reply *reply)
+static bool take_chunk(struct memnode *memnode, enum pool_chunk_kind kind, uint32_t block_bytes,
+                       uint64_t *out)
 {
-    if (memnode->chunks_free == 0)
+    uint64_t kept = kind == POOL_CHUNK_BLOCKS ? memnode->reserve : 0;
+    if (memnode->chunks_free <= kept)
         return false;
     uint64_t index = memnode->next_chunk;
     while (memnode->chunks[index].entry.kind != POOL_CHUNK_FREE)
@@ -194,12 +221,54 @@ static bool grant_chunk(struct memnode *memnode, struct fabric_identity to,
     chunk->blocks = POOL_CHUNK_BYTES / block_bytes;
     chunk->entry.kind = kind;
     chunk->entry.block_bytes = block_bytes;
+    memnode->chunks_free--;
+    *out = index;
+    return true;
+}
+
+static bool grant_chunk(struct memnode *memnode, struct fabric_identity to,
+                        enum pool_chunk_kind kind, uint32_t block_bytes,
+                        struct pool_grant_reply *reply)
+{
+    uint64_t index;
+    if (!take_chunk(memnode, kind, block_bytes, &index))
+        return false;
+    struct chunk *chunk = &memnode->chunks[index];
     chunk->entry.owner = to;
     entry_store(memnode, index);
-    memnode->chunks_free--;
     reply->chunk = fabric_address_make(memnode->super.node, chunk_offset(memnode, index));
     reply->version_floor = chunk->entry.version_floor;
     return true;
+}
+
+/* A chunk whose blocks this node gives out itself. They are marked before the chunk is. */
+static bool open_vital(struct memnode *memnode, uint32_t block_bytes)
+{
+    uint64_t index;
+    if (!take_chunk(memnode, POOL_CHUNK_VITAL, block_bytes, &index))
+        return false;
+    struct chunk *chunk = &memnode->chunks[index];
+    for (uint32_t block = 0; block < chunk->blocks; block++) {
+        store(memnode, block_offset(memnode, index, block) + POOL_BLOCK_VERSION,
+              chunk->entry.version_floor);
+        tenure_store(memnode, index, block, (struct fabric_identity){0});
+    }
+    entry_store(memnode, index);
+    for (uint32_t block = chunk->blocks; block > 0; block--)
+        (void)block_push(memnode, index, block - 1);
+    return true;
+}
+
+/* Of its own kind first; in need any block of that size. */
+static uint32_t grant_vital(struct memnode *memnode, struct fabric_identity to,
+                            uint32_t block_bytes, struct pool_block *out)
+{
+    uint32_t count = grant_blocks(memnode, to, POOL_CHUNK_VITAL, block_bytes, 1, out);
+    if (count == 0 && open_vital(memnode, block_bytes))
+        count = grant_blocks(memnode, to, POOL_CHUNK_VITAL, block_bytes, 1, out);
+    if (count == 0)
+        count = grant_blocks(memnode, to, POOL_CHUNK_BLOCKS, block_bytes, 1, out);
+    return count;
 }
 
 enum pando_status memnode_grant(struct memnode *memnode, struct fabric_identity to,
@@ -207,14 +276,17 @@ enum pando_status memnode_grant(struct memnode *memnode, struct fabric_identity 
                                 struct pool_grant_reply *reply, struct pool_block *blocks)
 {
     enum pando_status status = PANDO_OK;
+    enum pool_chunk_kind kind = (enum pool_chunk_kind)request->kind;
 
     rt_latch_lock(&memnode->latch);
     memnode->stats.grants++;
-    if (request->kind == POOL_CHUNK_BLOCKS)
+    if (kind == POOL_CHUNK_BLOCKS)
         reply->blocks =
-            grant_blocks(memnode, to, request->block_bytes, request->blocks_max, blocks);
-    if (reply->blocks == 0 && !grant_chunk(memnode, to, (enum pool_chunk_kind)request->kind,
-                                           request->block_bytes, reply)) {
+            grant_blocks(memnode, to, kind, request->block_bytes, request->blocks_max, blocks);
+    if (kind == POOL_CHUNK_VITAL)
+        reply->blocks = grant_vital(memnode, to, request->block_bytes, blocks);
+    if (reply->blocks == 0 && (kind == POOL_CHUNK_VITAL ||
+                               !grant_chunk(memnode, to, kind, request->block_bytes, reply))) {
         memnode->stats.refusals++;
         status = PANDO_FULL;
     }
@@ -238,8 +310,8 @@ static bool locate(const struct memnode *memnode, fabric_address address, uint32
     if (*index >= memnode->super.chunks)
         return false;
     const struct chunk *chunk = &memnode->chunks[*index];
-    if (chunk->entry.kind != POOL_CHUNK_BLOCKS || chunk->entry.block_bytes != block_bytes ||
-        offset % block_bytes != 0)
+    bool blocks = chunk->entry.kind == POOL_CHUNK_BLOCKS || chunk->entry.kind == POOL_CHUNK_VITAL;
+    if (!blocks || chunk->entry.block_bytes != block_bytes || offset % block_bytes != 0)
         return false;
     *block = (uint32_t)(offset / block_bytes);
     return *block < chunk->blocks;
@@ -333,9 +405,10 @@ static void sweep_chunk(struct memnode *memnode, uint64_t index, struct fabric_i
             store(memnode, block_offset(memnode, index, block) + POOL_BLOCK_VERSION,
                   chunk->entry.version_floor);
         tenure_store(memnode, index, block, (struct fabric_identity){0});
-        if (block_push(memnode, index, block))
-            reply->blocks++;
-        chunk->not_before_ns = rt_now_ns() + memnode->grace_ns;
+        if (!block_push(memnode, index, block))
+            continue;
+        hold_block(memnode, chunk);
+        reply->blocks++;
     }
     if (owned) {
         chunk->entry.owner = (struct fabric_identity){0};
@@ -370,7 +443,7 @@ enum pando_status memnode_sweep_co(struct memnode *memnode, struct fabric_identi
 
 static bool entry_plausible(const struct pool_chunk *entry)
 {
-    return entry->kind <= POOL_CHUNK_INTENTS &&
+    return entry->kind <= POOL_CHUNK_VITAL &&
            (entry->kind == POOL_CHUNK_FREE ||
             (entry->block_bytes >= 64 && entry->block_bytes <= POOL_CHUNK_BYTES));
 }
@@ -387,6 +460,9 @@ static void load_blocks(struct memnode *memnode, uint64_t index)
 
 enum pando_status memnode_chunks_load(struct memnode *memnode)
 {
+    memnode->reserve = memnode->super.chunks / RESERVE_PART;
+    if (memnode->reserve > RESERVE_CHUNKS_MAX)
+        memnode->reserve = RESERVE_CHUNKS_MAX;
     memnode->chunks = calloc(memnode->super.chunks, sizeof(struct chunk));
     if (memnode->chunks == NULL)
         return PANDO_NO_MEMORY;
@@ -408,7 +484,7 @@ enum pando_status memnode_chunks_load(struct memnode *memnode)
             continue;
         }
         chunk->blocks = POOL_CHUNK_BYTES / chunk->entry.block_bytes;
-        if (chunk->entry.kind == POOL_CHUNK_BLOCKS)
+        if (chunk->entry.kind != POOL_CHUNK_INTENTS)
             load_blocks(memnode, index);
     }
     return PANDO_OK;
@@ -429,6 +505,8 @@ void memnode_stats(struct memnode *memnode, struct pool_node_stats *out)
     *out = memnode->stats;
     out->chunks = memnode->super.chunks;
     out->chunks_free = memnode->chunks_free;
+    out->chunks_reserved =
+        memnode->chunks_free < memnode->reserve ? memnode->chunks_free : memnode->reserve;
     out->starts = memnode->super.starts;
     for (uint64_t index = 0; index < memnode->super.chunks; index++) {
         const struct chunk *chunk = &memnode->chunks[index];

@@ -18,12 +18,14 @@ struct chunk {
     uint32_t blocks;        /* that fit */
     uint32_t free_count;    /* in the node's hands */
     uint32_t *free_blocks;  /* their indices, a stack; allocated when first needed */
-    uint64_t not_before_ns; /* swept: no grant from it before */
+    uint32_t held;          /* so many at the bottom were swept: */
+    uint64_t not_before_ns; /* they are not given out before */
     struct list link;       /* in its class, while it has free blocks */
 };
 
-/* Chunks of one block size that have free blocks. */
+/* Chunks of one kind and block size that have free blocks. */
 struct block_class {
+    enum pool_chunk_kind kind;
     uint32_t block_bytes;
     struct list chunks;
 };
@@ -41,6 +43,7 @@ struct memnode {
     struct rt_latch latch; /* over all below; calls are served on several threads */
     struct chunk *chunks;
     uint64_t chunks_free, next_chunk;
+    uint64_t reserve; /* so many of the free ones are for what is vital only */
     struct block_class classes[CLASSES_MAX];
     size_t class_count;
     struct pool_node_stats stats;

@@ -18,7 +18,7 @@ static enum pando_status serve_grant(struct memnode *memnode, struct fabric_requ
         return PANDO_DENIED; /* memory belongs to members, so that it can be taken back */
     if (asked.block_bytes == 0 || asked.block_bytes % 64 != 0 ||
         asked.block_bytes > POOL_CHUNK_BYTES || asked.blocks_max > POOL_GRANT_BLOCKS_MAX ||
-        (asked.kind != POOL_CHUNK_BLOCKS && asked.kind != POOL_CHUNK_INTENTS))
+        asked.kind == POOL_CHUNK_FREE || asked.kind > POOL_CHUNK_VITAL)
         return PANDO_INVALID;
     struct pool_block *blocks = (struct pool_block *)(request->reply + sizeof(reply));
     enum pando_status status = memnode_grant(memnode, request->from, &asked, &reply, blocks);

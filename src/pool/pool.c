@@ -118,6 +118,7 @@ static void pool_free(struct pool *pool)
     while ((link = list_pop_front(&pool->idle_allocators)) != NULL)
         allocator_destroy(allocator_of_link(link));
     intent_slots_destroy(pool->intents, pool->nodes);
+    vital_blocks_destroy(pool->vital);
     free(pool);
 }
 
@@ -139,12 +140,13 @@ enum pando_status pool_join_co(struct fabric *fabric, const struct pool_options 
     pool->drift_ppm = options->drift_ppm == 0 ? DRIFT_PPM : options->drift_ppm;
     pool->no_recovery = options->no_recovery;
     pool->intents = intent_slots_create(pool->nodes);
-    if (pool->intents == NULL) {
-        free(pool);
-        return PANDO_NO_MEMORY;
-    }
+    pool->vital = vital_blocks_create();
     list_init(&pool->sessions);
     list_init(&pool->idle_allocators);
+    if (pool->intents == NULL || pool->vital == NULL) {
+        pool_free(pool);
+        return PANDO_NO_MEMORY;
+    }
     rt_waitq_init(&pool->wake);
     pool_answers_init(pool);
 

@@ -202,6 +202,16 @@ PANDO_MUST_CHECK enum pando_status pool_free_co(struct pool_session *session,
                                                 const struct pool_block *block,
                                                 uint32_t block_bytes, bool tenure_written);
 
+/* Vital blocks: what a process needs in order to serve at all, and to free memory (logs, maps). A part
+ * of every memory node is kept for them and for intents (memnode_chunks.c), so that they can be had when
+ * pool_alloc_co says FULL. On any node, with a message each; freed ones go back to their node after the
+ * grace period. Few, and not for data: the reserve is small. */
+PANDO_MUST_CHECK enum pando_status
+pool_vital_alloc_co(struct pool_session *session, uint32_t block_bytes, struct pool_block *block);
+PANDO_MUST_CHECK enum pando_status pool_vital_free_co(struct pool_session *session,
+                                                      const struct pool_block *block,
+                                                      uint32_t block_bytes, bool tenure_written);
+
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 struct pool_table_options {
@@ -237,6 +247,11 @@ PANDO_MUST_CHECK enum pando_status pool_directory_co(struct pool_session *sessio
 
 PANDO_MUST_CHECK enum pando_status pool_root_read_co(struct pool_session *session, unsigned slot,
                                                      uint64_t *root);
+
+/* Of a table that may still be being created, which has a name before it has a root: waits up to two
+ * leases for it. TIMEOUT: its creator is slow, or has died. */
+PANDO_MUST_CHECK enum pando_status pool_root_await_co(struct pool_session *session, unsigned slot,
+                                                      uint64_t *root);
 
 /* STALE: it was something else; *found says what. */
 PANDO_MUST_CHECK enum pando_status pool_root_swap_co(struct pool_session *session, unsigned slot,

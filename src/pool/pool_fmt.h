@@ -40,7 +40,7 @@
  *
  * chunk table entry
  *    0  8  kind 8, block bytes / 64 24, owner's member 16, owner's incarnation 16
- *          (from the high end); kinds: 0 free, 1 blocks, 2 intents
+ *          (from the high end); kinds: 0 free, 1 blocks, 2 intents, 3 vital blocks (no owner)
  *    8  8  version floor: no block here ever had a version as high
  *
  * lock word: 0 free; else member 16, incarnation 16, acquisition 32 (from the high end)
@@ -189,7 +189,7 @@ static inline struct fabric_identity pool_lock_owner(uint64_t word)
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-enum pool_chunk_kind { POOL_CHUNK_FREE, POOL_CHUNK_BLOCKS, POOL_CHUNK_INTENTS };
+enum pool_chunk_kind { POOL_CHUNK_FREE, POOL_CHUNK_BLOCKS, POOL_CHUNK_INTENTS, POOL_CHUNK_VITAL };
 
 struct pool_chunk {
     enum pool_chunk_kind kind;

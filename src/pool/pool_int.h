@@ -35,6 +35,7 @@ struct pool {
     struct list sessions;
     struct list idle_allocators;
     struct intent_slots *intents; /* by node */
+    struct vital_blocks *vital;
 
     /* answers.c */
     struct fabric_answerer answerer;
@@ -44,6 +45,7 @@ struct pool {
 };
 
 struct allocator;
+struct vital_blocks;
 struct pool_peer;
 
 enum { INTENT_SLOTS = POOL_CHUNK_BYTES / POOL_INTENT_BYTES };
@@ -132,5 +134,18 @@ struct allocator *allocator_of_link(struct list *link);
 /* intents.c */
 struct intent_slots *intent_slots_create(uint16_t nodes);
 void intent_slots_destroy(struct intent_slots *slots, uint16_t nodes);
+
+/* vital.c */
+struct vital_blocks *vital_blocks_create(void);
+void vital_blocks_destroy(struct vital_blocks *vital);
+
+/* Gives back to their nodes those that were freed long enough ago. */
+void pool_vital_return_co(struct pool_session *session);
+
+/* alloc.c: marks a block as free and in this member's hands */
+enum pando_status pool_tenure_free_co(struct pool_session *session, const struct pool_block *block);
+
+/* Whether so many bytes at an address that a node named are in its heap. */
+bool pool_granted_ok(const struct pool *pool, uint16_t node, uint64_t address, uint64_t bytes);
 
 #endif

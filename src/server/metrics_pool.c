@@ -190,4 +190,9 @@ void metrics_engine(struct metrics *metrics, const struct engine_stats *stats)
                 stats->moves);
     metrics_one(metrics, "pando_index_offloaded_total", METRICS_COUNTER,
                 "Operations that a memory node did.", stats->offloaded);
+    metrics_one(metrics, "pando_index_checkpoints_total", METRICS_COUNTER,
+                "Times that changed pages were written back to make room in a log.",
+                stats->checkpoints);
+    metrics_one(metrics, "pando_index_log_waits_total", METRICS_COUNTER,
+                "Operations that waited for room in a log.", stats->log_waits);
 }

@@ -6,8 +6,10 @@
 #include "tree/dex/memory_side.h"
 #include "tree/sherman/sherman.h"
 
-/* Not yet dex: in a pool that is full nobody could become the owner of keys that have none. */
-const char store_default_engine[] = "sherman";
+const struct engine_ops *store_default_engine(const struct pool *pool)
+{
+    return pool_private(pool) ? &sherman_engine : &dex_engine;
+}
 
 static const struct engine_ops *const engines[] = {&dex_engine, &sherman_engine};
 enum { ENGINES = sizeof(engines) / sizeof(engines[0]) };

@@ -10,8 +10,9 @@
 /* NULL for an unknown name. */
 const struct engine_ops *store_engine(const char *name);
 
-/* Of tables whose creator does not say. */
-extern const char store_default_engine[];
+/* Of tables whose creator does not say: dex. But in a pool that is this process's own memory there is
+ * nothing to be nearer to, and a cache would only hold everything twice: there sherman. */
+const struct engine_ops *store_default_engine(const struct pool *pool);
 
 /* For messages: "dex, sherman". */
 const char *store_engine_names(void);

@@ -92,6 +92,11 @@ PANDO_MUST_CHECK enum pando_status store_table_list_co(struct store_thread *thre
                                                        struct store_table_info *out,
                                                        unsigned capacity, unsigned *count);
 
+/* Who owns how many ranges of its keys: as engine_owners_co. NOT_FOUND. */
+PANDO_MUST_CHECK enum pando_status store_table_owners_co(struct store_thread *thread,
+                                                         const char *name, struct engine_owner *out,
+                                                         unsigned capacity, unsigned *count);
+
 /* Whether it is known here that the table was dropped. */
 bool store_table_dropped(const struct store_table *table);
 

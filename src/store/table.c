@@ -62,11 +62,14 @@ struct creation {
 static enum pando_status create_co(struct store_thread *thread, void *context)
 {
     struct creation *creation = context;
+    const struct engine_ops *ops = creation->ops;
+    if (ops == NULL)
+        ops = store_default_engine(pool_session_pool(thread->session));
     /* Under the lock the keeper does not speak: a table that is dropped while it is being created is
      * not freed before we are done with it. */
     store_lock_co(thread->store);
     enum pando_status status =
-        engine_create_co(creation->ops, thread->session, creation->name, creation->shape);
+        engine_create_co(ops, thread->session, creation->name, creation->shape);
     store_unlock(thread->store);
     if (status == PANDO_EXISTS && creation->begun)
         return PANDO_UNKNOWN;
@@ -78,10 +81,9 @@ enum pando_status store_table_create_co(struct store_thread *thread, const char 
                                         const char *engine, const struct engine_shape *shape,
                                         char *error, size_t error_bytes)
 {
-    struct creation creation = {.ops = store_engine(engine == NULL ? store_default_engine : engine),
-                                .name = name,
-                                .shape = shape};
-    if (creation.ops == NULL) {
+    struct creation creation = {
+        .ops = engine != NULL ? store_engine(engine) : NULL, .name = name, .shape = shape};
+    if (engine != NULL && creation.ops == NULL) {
         snprintf(error, error_bytes, "no engine is called '%.32s'; there is: %s", engine,
                  store_engine_names());
         return PANDO_INVALID;
@@ -462,6 +464,35 @@ enum pando_status store_table_list_co(struct store_thread *thread, struct store_
     }
     free(listing.entries);
     return status;
+}
+
+struct owners {
+    const char *name;
+    struct engine_owner *out;
+    unsigned capacity, *count;
+};
+
+static enum pando_status owners_co(struct store_thread *thread, void *context)
+{
+    struct owners *owners = context;
+    struct pool_entry entry;
+    unsigned slot;
+    enum pando_status status = pool_table_open_co(thread->session, owners->name, &slot, &entry);
+    if (status != PANDO_OK)
+        return status;
+    const struct engine_ops *ops = store_engine(entry.engine);
+    return ops == NULL ? PANDO_UNSUPPORTED
+                       : engine_owners_co(ops, thread->session, slot, entry.table, owners->out,
+                                          owners->capacity, owners->count);
+}
+
+enum pando_status store_table_owners_co(struct store_thread *thread, const char *name,
+                                        struct engine_owner *out, unsigned capacity,
+                                        unsigned *count)
+{
+    struct owners owners = {name, out, capacity, count};
+    *count = 0;
+    return name_ok(name) ? in_session_co(thread, owners_co, &owners) : PANDO_NOT_FOUND;
 }
 
 bool store_table_dropped(const struct store_table *table)

@@ -25,6 +25,9 @@ done
 kill "$LOAD" 2> /dev/null || true
 wait "$LOAD" 2> /dev/null || true
 grep -q 'gave keys .*status=ok' "$DIR/server1.err" || fail "no keys were given away in 25 s"
+run "$PANDO" table list --pool "$POOL" --secret-file "$SECRET"
+grep -q '^db0 .* member [0-9]* [^,]*: [0-9]* range.*, member [0-9]* [^,]*: [0-9]* range' <<< "$OUT" ||
+    fail "not two owners: $OUT $ERR"
 ONE=$(redis-cli -p "${PORTS[0]}" dbsize)
 TWO=$(redis-cli -p "${PORTS[1]}" dbsize)
 [[ $ONE == "$TWO" && $ONE -gt 1000 ]] || fail "the servers have $ONE and $TWO keys"

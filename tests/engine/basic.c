@@ -400,7 +400,44 @@ static void test_bounds(struct suite *suite)
     suite_run(suite, &(struct suite_run){.table = "tiny", .alone = true}, bounds_co, NULL);
 }
 
+/* ---- a table that others open while it is being created ---------------------------------------- */
+
+static void open_at_once_co(struct place *place, void *context)
+{
+    struct engine_shape shape = {.key_max = 32, .value_inline = 64};
+    struct engine_config config = {0};
+    struct engine_table *table;
+    struct engine *engine;
+    char error[256] = "";
+    enum pando_status status = PANDO_NOT_FOUND;
+
+    (void)context;
+    suite_barrier_co(place);
+    if (place->index == 0)
+        CHECK_OK(engine_create_co(place->suite->ops, place->session, "new", &shape));
+    while (status == PANDO_NOT_FOUND)
+        status = engine_open_co(place->suite->ops, place->session, "new", &config, &table, error,
+                                sizeof(error));
+    CHECK_OK(status);
+    CHECK_OK(engine_attach_co(table, place->session, &engine));
+    CHECK_OK(engine_put_co(engine, slice_of(&place->index, sizeof(place->index)),
+                           slice_of("value", 5), ENGINE_INSERT));
+    suite_barrier_co(place);
+    engine_detach_co(engine);
+    engine_close_co(table, place->session);
+}
+
+static void test_open_at_once(struct suite *suite)
+{
+    struct suite_run run = {.threads = 1};
+    for (int i = 0; i < 20; i++) {
+        suite_run(suite, &run, open_at_once_co, NULL);
+        suite_drop(suite, "new");
+    }
+}
+
 const struct suite_case basic_cases[] = {
+    {"open_at_once", test_open_at_once, false},
     {"modes", test_modes, false},
     {"limits", test_limits, false},
     {"tables", test_tables, false},

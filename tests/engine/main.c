@@ -51,7 +51,7 @@ static const char *const known_fabrics[] = {"sim", "shm", "tcp", "verbs"};
 enum { FABRICS = sizeof(known_fabrics) / sizeof(known_fabrics[0]) };
 
 static const struct suite_case *const all_cases[] = {
-    basic_cases, random_cases, concurrent_cases, memory_cases, checker_cases,
+    basic_cases, random_cases, concurrent_cases, memory_cases, full_cases, checker_cases,
 };
 enum { GROUPS = sizeof(all_cases) / sizeof(all_cases[0]) };
 

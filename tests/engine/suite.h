@@ -45,7 +45,7 @@ struct suite_case {
 
 /* Ended by one without a name. */
 extern const struct suite_case basic_cases[], random_cases[], concurrent_cases[], memory_cases[],
-    checker_cases[];
+    full_cases[], checker_cases[];
 
 void suite_open(struct suite *suite);
 void suite_close(struct suite *suite);

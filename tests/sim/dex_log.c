@@ -241,6 +241,10 @@ static void same_records(struct dex_log *log, uint64_t count)
 
 static void stale_co(struct pool_session *session, struct pool_session *other)
 {
+    /* Neighbours on both nodes: memory that nobody uses any more comes back elsewhere. */
+    struct dex_log *neighbours[MEMORIES];
+    for (int i = 0; i < MEMORIES; i++)
+        neighbours[i] = create_co(session, DEX_LOG_BYTES_MIN);
     struct dex_log *log = create_co(session, DEX_LOG_BYTES_MIN);
     uint64_t lap = dex_log_capacity(log) / 32;
     fabric_address address = dex_log_address(log);
@@ -273,6 +277,8 @@ static void stale_co(struct pool_session *session, struct pool_session *other)
     /* Freed by another, as a dead one's. */
     CHECK_OK(dex_log_free_co(other, TABLE, address));
     CHECK_STATUS(dex_log_destroy_co(log, session, false), PANDO_CORRUPT);
+    for (int i = 0; i < MEMORIES; i++)
+        CHECK_OK(dex_log_destroy_co(neighbours[i], session, false));
 }
 
 struct freer {

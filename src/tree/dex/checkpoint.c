@@ -94,6 +94,34 @@ static enum pando_status checkpoint_co(struct dex *self, uint64_t until)
     return status == PANDO_OK ? dex_log_truncate_co(table->log, self->base.session, begin) : status;
 }
 
+/* The older half of the log is to be forgotten. */
+static enum pando_status checkpoint_half_co(struct dex *self)
+{
+    struct dex_table *table = self->table;
+    uint64_t begin = dex_log_begin(table->log), end = dex_log_end(table->log);
+    enum pando_status status = checkpoint_co(self, begin + (end - begin) / 2);
+    dex_count(&table->stats.checkpoints);
+    atomic_store(&table->checkpoint_failed, status != PANDO_OK);
+    atomic_store(&table->checkpointing, false);
+    return status;
+}
+
+static void checkpoint_task(void *arg)
+{
+    enum pando_status status = checkpoint_half_co(arg);
+    (void)status; /* the next one is not in the background: its operation tells */
+}
+
+/* Only where the loop turns whether anybody calls it or not: an application's threads come back when they
+ * like, and pages that are being written would wait for them. `checkpointing` is ours; who closes the
+ * table first says so and then waits until it is nobody's. */
+static bool in_background(struct dex *self)
+{
+    return self->serves && !atomic_load(&self->table->closing) &&
+           !atomic_load(&self->table->checkpoint_failed) &&
+           rt_spawn(rt_loop_self(), checkpoint_task, self) == PANDO_OK;
+}
+
 enum pando_status dex_log_room_co(struct dex *self)
 {
     struct dex_table *table = self->table;
@@ -107,19 +135,26 @@ enum pando_status dex_log_room_co(struct dex *self)
         uint64_t used = end - begin, capacity = dex_log_capacity(table->log);
         if (used * 2 < capacity)
             return PANDO_OK;
-        if (!atomic_exchange(&table->checkpointing, true)) {
-            status = checkpoint_co(self, begin + used / 2);
-            atomic_store(&table->checkpointing, false);
-            if (status != PANDO_OK)
-                return status;
+        if (!atomic_exchange(&table->checkpointing, true) && !in_background(self)) {
+            dex_count(&table->stats.log_waits);
+            status = checkpoint_half_co(self);
         } else if (used * 8 < capacity * 7) {
             return PANDO_OK;
         } else {
+            if (retry.count == 0)
+                dex_count(&table->stats.log_waits);
             status = dex_retry_co(self, &retry);
         }
         if (status != PANDO_OK)
             return status;
     }
+}
+
+void dex_checkpoint_end_co(struct dex_table *table)
+{
+    static const uint64_t LOOK_NS = 10 * RT_NS_PER_US;
+    while (atomic_load(&table->checkpointing))
+        rt_sleep_co(LOOK_NS);
 }
 
 enum pando_status dex_flush_co(struct dex *self, const struct dex_range *range)

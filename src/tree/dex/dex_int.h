@@ -40,7 +40,7 @@ struct dex_switches {
 
 struct dex_stats {
     _Atomic uint64_t misses, rereads, splits, merges, repairs, write_backs, evictions, forwarded,
-        served, offloaded, takeovers, given, waits;
+        checkpoints, log_waits, served, offloaded, takeovers, given, waits;
 };
 
 /* How long calls and READs of a memory node took lately. */
@@ -81,7 +81,8 @@ struct dex_table {
     struct dex_log *log;        /* of this process; made with the first ownership */
     atomic_bool changing;       /* one change of ownership at a time */
     atomic_bool checkpointing;  /* one at a time, too */
-    atomic_bool doubt;          /* an owner could not be reached: the map may be old */
+    atomic_bool checkpoint_failed;
+    atomic_bool doubt; /* an owner could not be reached: the map may be old */
 
     _Atomic uint64_t load; /* operations in the last lease, as the keeper counted */
 
@@ -219,6 +220,10 @@ void dex_image(const struct dex_table *table, uint32_t frame, uint8_t *image);
 /* A fresh block for a page, near another page or anywhere (POOL_ANY_NODE). */
 PANDO_MUST_CHECK enum pando_status dex_alloc_co(struct dex *self, uint16_t node,
                                                 struct page_header *header);
+/* For the half of a page that is split. An inner page has to be: a leaf below it was, and until that is
+ * told nobody finds what went to its other half. So it may come from what is left of a full pool. */
+PANDO_MUST_CHECK enum pando_status dex_alloc_half_co(struct dex *self, uint16_t node, uint8_t level,
+                                                     struct page_header *header);
 PANDO_MUST_CHECK enum pando_status dex_free_page_co(struct dex *self, const uint8_t *bytes);
 
 /* Of a live page and a dead one. */
@@ -436,6 +441,9 @@ PANDO_MUST_CHECK enum pando_status dex_flush_co(struct dex *self, const struct d
 
 /* Room in the log for some more records: waits for a checkpoint if there is little. */
 PANDO_MUST_CHECK enum pando_status dex_log_room_co(struct dex *self);
+
+/* None is under way; if the table is closing, none will be in the background. */
+void dex_checkpoint_end_co(struct dex_table *table);
 
 /* ---- forward.c, serve.c: what others do for us, and we for them ------------------------------ */
 

@@ -132,7 +132,7 @@ enum pando_status dex_log_create_co(struct pool_session *session, uint16_t table
     struct dex_log *log = log_alloc(bytes);
     if (log == NULL)
         return PANDO_NO_MEMORY;
-    enum pando_status status = pool_alloc_co(session, POOL_ANY_NODE, bytes, &block);
+    enum pando_status status = pool_vital_alloc_co(session, bytes, &block);
     if (status != PANDO_OK)
         goto err_log;
     header_fill(&header, pool, table, &block, bytes);
@@ -155,7 +155,7 @@ enum pando_status dex_log_create_co(struct pool_session *session, uint16_t table
 err_block:
     /* It may have been written all the same. */
     block.version = header.version;
-    enum pando_status freed = pool_free_co(session, &block, bytes, false);
+    enum pando_status freed = pool_vital_free_co(session, &block, bytes, false);
     (void)freed; /* if not, it is lost until the table is dropped */
 err_log:
     log_free(log);
@@ -170,7 +170,7 @@ enum pando_status dex_log_destroy_co(struct dex_log *log, struct pool_session *s
     enum pando_status status = PANDO_OK;
     if (!keep_block)
         status = log->kept ? dex_log_free_co(session, log->table, log->address)
-                           : pool_free_co(session, &block, log->bytes, true);
+                           : pool_vital_free_co(session, &block, log->bytes, true);
     log_free(log);
     return status;
 }

@@ -51,7 +51,7 @@ enum {
 };
 
 /* A new, empty log, not kept: if the member dies, it is swept. In a block of that size, a multiple of 64, on any memory node. INVALID: no such
- * size. NO_MEMORY, and what pool_alloc_co and pool_submit_co say. */
+ * size. NO_MEMORY, and what pool_vital_alloc_co and pool_submit_co say. */
 PANDO_MUST_CHECK enum pando_status dex_log_create_co(struct pool_session *session, uint16_t table,
                                                      uint32_t bytes, struct dex_log **out);
 

@@ -197,5 +197,5 @@ enum pando_status dex_log_free_co(struct pool_session *session, uint16_t table,
     if (cas.old != header.tenure)
         return PANDO_CORRUPT;
     struct pool_block block = {.address = address, .version = header.version};
-    return pool_free_co(session, &block, (uint32_t)header.bytes, true);
+    return pool_vital_free_co(session, &block, (uint32_t)header.bytes, true);
 }

@@ -193,13 +193,10 @@ bool map_decode(struct map *map, uint64_t pool, uint16_t table, fabric_address a
 
 /* ---- in the pool ----------------------------------------------------------------------------- */
 
-/* Blocks come in a few sizes. */
+/* Two sizes only: the reserve that they are taken from when the pool is full is divided by sizes. */
 uint32_t map_block_bytes(uint32_t bytes)
 {
-    uint32_t block = FIRST_READ;
-    while (block < bytes)
-        block *= 2;
-    return block;
+    return bytes <= FIRST_READ ? FIRST_READ : MAP_BYTES;
 }
 
 /* The block at an address: what most maps take first, the rest if there is more. */
@@ -280,8 +277,7 @@ enum pando_status map_swap_co(struct pool_session *session, unsigned slot, uint1
     if (bytes == NULL)
         return PANDO_NO_MEMORY;
     enum pando_status status =
-        size > MAP_BYTES ? PANDO_FULL
-                         : pool_alloc_co(session, POOL_ANY_NODE, map_block_bytes(size), &block);
+        size > MAP_BYTES ? PANDO_FULL : pool_vital_alloc_co(session, map_block_bytes(size), &block);
     if (status != PANDO_OK)
         goto err_free;
     to->address = block.address;
@@ -307,5 +303,24 @@ err_free:
 enum pando_status map_free_co(struct pool_session *session, const struct map *map)
 {
     struct pool_block block = {.address = map->address, .version = map->version};
-    return pool_free_co(session, &block, map_block_bytes(map->bytes), false);
+    return pool_vital_free_co(session, &block, map_block_bytes(map->bytes), false);
+}
+
+unsigned map_owners(const struct map *map, struct engine_owner *out, unsigned capacity)
+{
+    uint64_t owners[MAP_PARTS_MAX];
+    unsigned count = 0;
+    for (uint32_t part = 0; part < map->count; part++) {
+        unsigned i = 0;
+        while (i < count && owners[i] != map->parts[part].owner)
+            i++;
+        if (i == count) {
+            owners[count++] = map->parts[part].owner;
+            if (i < capacity)
+                out[i] = (struct engine_owner){.member = map_identity(owners[i])};
+        }
+        if (i < capacity)
+            out[i].ranges++;
+    }
+    return count;
 }

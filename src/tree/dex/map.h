@@ -6,6 +6,7 @@
 #define TREE_DEX_MAP_H
 
 #include "base/slice.h"
+#include "engine/engine.h"
 #include "pool/pool.h"
 #include "tree/dex/map_fmt.h"
 
@@ -80,6 +81,9 @@ PANDO_MUST_CHECK enum pando_status map_swap_co(struct pool_session *session, uns
 
 /* Frees the block of a table that is dropped. */
 PANDO_MUST_CHECK enum pando_status map_free_co(struct pool_session *session, const struct map *map);
+
+/* Its owners, each once, and how many parts each has. */
+unsigned map_owners(const struct map *map, struct engine_owner *out, unsigned capacity);
 
 /* What the pool gives for a map of that size. */
 uint32_t map_block_bytes(uint32_t bytes);

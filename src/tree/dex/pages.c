@@ -144,7 +144,8 @@ uint64_t dex_tenure(const struct dex_table *table, bool live)
                                                  .holder = pool_identity(table->pool)});
 }
 
-enum pando_status dex_alloc_co(struct dex *self, uint16_t node, struct page_header *header)
+static enum pando_status alloc_co(struct dex *self, uint16_t node, bool vital,
+                                  struct page_header *header)
 {
     struct pool_block block;
     uint32_t bytes = self->table->layout.page_bytes;
@@ -152,12 +153,25 @@ enum pando_status dex_alloc_co(struct dex *self, uint16_t node, struct page_head
     /* A subtree lies on one memory node; when that is full, anywhere. */
     if (status == PANDO_FULL && node != POOL_ANY_NODE)
         status = pool_alloc_co(self->base.session, POOL_ANY_NODE, bytes, &block);
+    if (status == PANDO_FULL && vital)
+        status = pool_vital_alloc_co(self->base.session, bytes, &block);
     if (status != PANDO_OK)
         return status;
     header->address = block.address;
     header->version = block.version + 1;
     header->tenure = dex_tenure(self->table, true);
     return PANDO_OK;
+}
+
+enum pando_status dex_alloc_co(struct dex *self, uint16_t node, struct page_header *header)
+{
+    return alloc_co(self, node, false, header);
+}
+
+enum pando_status dex_alloc_half_co(struct dex *self, uint16_t node, uint8_t level,
+                                    struct page_header *header)
+{
+    return alloc_co(self, node, level > 0, header);
 }
 
 enum pando_status dex_free_page_co(struct dex *self, const uint8_t *bytes)

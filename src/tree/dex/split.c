@@ -214,7 +214,7 @@ static enum pando_status split_page_co(struct dex *self, uint32_t index, struct 
     uint16_t node = fabric_address_node(frame->address);
     struct cut cut = choose_cut(&table->layout, scratch->image, key, scratch);
 
-    enum pando_status status = dex_alloc_co(self, node, &right);
+    enum pando_status status = dex_alloc_half_co(self, node, page_level(scratch->image), &right);
     if (status == PANDO_OK && table->log != NULL)
         status = dex_log_wait_co(table->log, self->base.session, atomic_load(&frame->end));
     if (status != PANDO_OK)
@@ -256,9 +256,9 @@ static enum pando_status split_root_co(struct dex *self, uint32_t index, struct 
     else if (level <= DEX_SUBTREE_LEVEL)
         node = fabric_address_node(page_child(layout, scratch->image, 0));
 
-    enum pando_status status = dex_alloc_co(self, node, &left);
+    enum pando_status status = dex_alloc_half_co(self, node, level, &left);
     if (status == PANDO_OK)
-        status = dex_alloc_co(self, fabric_address_node(left.address), &right);
+        status = dex_alloc_half_co(self, fabric_address_node(left.address), level, &right);
     if (status == PANDO_OK && table->log != NULL)
         status = dex_log_wait_co(table->log, self->base.session, atomic_load(&frame->end));
     if (status != PANDO_OK)

@@ -100,6 +100,11 @@ static enum pando_status create_tree_co(struct pool_session *session, unsigned s
         map->root = block.address;
         status = map_swap_co(session, slot, layout->table, NULL, map);
     }
+    /* Somebody thought that we had died: it has a tree. */
+    if (status == PANDO_STALE) {
+        block.version++;
+        status = pool_free_co(session, &block, layout->page_bytes, false);
+    }
     free(map);
     free(bytes);
     return status;
@@ -288,12 +293,25 @@ static enum pando_status cache_create(struct dex_table *table, uint64_t bytes)
     return status;
 }
 
+/* A table that is being created has a name before it has a tree. Whoever creates it may have died. */
+static enum pando_status await_tree_co(struct dex_table *table, struct pool_session *session)
+{
+    uint64_t root;
+    enum pando_status status = pool_root_await_co(session, table->slot, &root);
+    if (status != PANDO_TIMEOUT)
+        return status;
+    log_info("made the tree of a table whose creator did not", log_u64("table", table->id));
+    return create_tree_co(session, table->slot, &table->layout);
+}
+
 /* The root has the first frame, for good. */
 static enum pando_status load_root_co(struct dex_table *table)
 {
     struct map *map;
     struct dex *self = table->keeper;
-    enum pando_status status = map_read_co(self->base.session, table->slot, table->id, &map);
+    enum pando_status status = await_tree_co(table, self->base.session);
+    if (status == PANDO_OK)
+        status = map_read_co(self->base.session, table->slot, table->id, &map);
     if (status != PANDO_OK)
         return status;
     struct frame *frame = frame_at(&table->frames, 0);
@@ -388,6 +406,7 @@ static enum pando_status retire_co(struct engine_table *base, struct pool_sessio
 
     /* The task is done with the session that opened the table. */
     dex_keeper_stop_co(table);
+    dex_checkpoint_end_co(table);
     table->keeper->base.session = session;
     dex_serve_no_more_co(table);
     if (!table->retired)
@@ -442,7 +461,21 @@ static void stats(const struct engine_table *base, struct engine_stats *out)
         .forwarded = atomic_load(&table->stats.forwarded),
         .moves = atomic_load(&table->stats.given) + atomic_load(&table->stats.takeovers),
         .offloaded = atomic_load(&table->stats.offloaded),
+        .checkpoints = atomic_load(&table->stats.checkpoints),
+        .log_waits = atomic_load(&table->stats.log_waits),
     };
+}
+
+static enum pando_status owners_co(struct pool_session *session, unsigned slot, uint64_t table,
+                                   struct engine_owner *out, unsigned capacity, unsigned *count)
+{
+    struct map *map;
+    enum pando_status status = map_read_co(session, slot, (uint16_t)table, &map);
+    if (status != PANDO_OK)
+        return status;
+    *count = map_owners(map, out, capacity);
+    free(map);
+    return PANDO_OK;
 }
 
 const struct engine_ops dex_engine = {
@@ -462,6 +495,7 @@ const struct engine_ops dex_engine = {
     .batch_co = dex_batch_co,
     .move_co = dex_move_co,
     .spread_co = dex_spread_co,
+    .owners_co = owners_co,
     .keep_co = dex_keep_co,
     .retire_co = retire_co,
     .owns = dex_owns,

@@ -123,6 +123,12 @@ static enum pando_status table_fill(struct sherman_table *table, struct pool_ses
     table->slot = entry.slot;
     table->id = entry.table;
     *shape = entry.shape;
+    uint64_t root;
+    status = pool_root_await_co(session, table->slot, &root);
+    if (status != PANDO_OK && status != PANDO_TIMEOUT) { /* one without can be dropped */
+        snprintf(error, error_bytes, "table '%s': %s", name, pando_status_text(status));
+        return status;
+    }
     if (engine_shape_check(shape) != PANDO_OK ||
         layout_of(table->pool, shape, table->id, &table->layout) != PANDO_OK) {
         snprintf(error, error_bytes, "table '%s': damaged directory entry", name);
