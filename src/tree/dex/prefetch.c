@@ -5,7 +5,7 @@
  */
 #include "tree/dex/dex_int.h"
 
-enum { AHEAD_MAX = 8 };
+enum { AHEAD_MAX = 8, SCRATCH_PAGES = 4 };
 
 struct ahead {
     uint32_t frame;
@@ -22,6 +22,7 @@ struct fetch {
     const struct map_part *part;
     struct ahead leaves[AHEAD_MAX];
     unsigned count;
+    struct dex_scratch *scratch[AHEAD_MAX / SCRATCH_PAGES];
 };
 
 /* Whether a child of the parent is all of the scan's part, and its address; false also when the parent has
@@ -49,6 +50,18 @@ static bool candidate(const struct fetch *fetch, uint32_t at, uint64_t *word)
     }
     return ours &&
            frame_same(frame_at(&table->frames, fetch->spot->parent), fetch->spot->parent_version);
+}
+
+/* READs go to memory of this task's own: others may look at a frame whenever they like, if only to find
+ * that it is held. */
+static uint8_t *room_for(struct fetch *fetch, unsigned leaf)
+{
+    if (leaf % SCRATCH_PAGES == 0)
+        fetch->scratch[leaf / SCRATCH_PAGES] = dex_scratch_take(fetch->self);
+    struct dex_scratch *scratch = fetch->scratch[leaf / SCRATCH_PAGES];
+    uint8_t *pages[SCRATCH_PAGES] = {scratch->page, scratch->image, scratch->sibling,
+                                     scratch->other};
+    return pages[leaf % SCRATCH_PAGES];
 }
 
 /* A BUSY frame for a leaf, and its READ on the way. False: not now. */
@@ -80,7 +93,7 @@ static bool begin_co(struct fetch *fetch, fabric_address address)
         return used; /* another has it: go on */
     }
     dex_count(&table->stats.misses);
-    leaf->page = frame_bytes(&table->frames, leaf->frame);
+    leaf->page = room_for(fetch, fetch->count);
     fetch->count++;
     return true;
 }
@@ -95,6 +108,7 @@ static void finish(struct fetch *fetch, struct ahead *leaf, enum pando_status st
     if (status == PANDO_OK && page_check(&table->layout, leaf->address, leaf->page) &&
         page_level(leaf->page) == 0 && !page_dead(leaf->page) &&
         map_find(fetch->map, page_low(leaf->page, key)) == fetch->part) {
+        page_copy(frame_bytes(&table->frames, leaf->frame), leaf->page, table->layout.page_bytes);
         atomic_store_explicit(&frame->state, FRAME_COOLING, memory_order_relaxed);
         frame_give(frame, true);
         dex_let_go(self, cooling_add(&table->cooling, leaf->address, leaf->frame));
@@ -133,4 +147,6 @@ void dex_prefetch_co(struct dex *self, const struct dex_guard *guard, const stru
     }
     for (unsigned i = 0; i < fetch.count; i++)
         finish(&fetch, &fetch.leaves[i], fabric_wait_co(&fetch.leaves[i].list));
+    for (unsigned i = 0; i < fetch.count; i += SCRATCH_PAGES)
+        dex_scratch_give(self, fetch.scratch[i / SCRATCH_PAGES]);
 }
