@@ -187,5 +187,6 @@ int main(void)
 {
     log_set_level(LOG_LEVEL_ERROR);
     run(NULL);
+    run("cache,+offload-only"); /* changes that a memory node would not make */
     return 0;
 }
