@@ -214,6 +214,31 @@ static void vital_task(void *arg)
     world.done++;
 }
 
+/* A node that cannot be reached when its block is to go back gets it when it can be. */
+static void late_task(void *arg)
+{
+    struct pool_session *session;
+    struct pool *pool = join_co(arg, &session);
+    struct pool_block block = {0};
+    uint64_t before = used_bytes_co(session);
+
+    while (fabric_address_node(block.address) != 1)
+        CHECK_OK(pool_vital_alloc_co(session, POOL_CHUNK_BYTES, &block));
+    uint64_t most = used_bytes_co(session);
+    CHECK_OK(pool_vital_free_co(session, &block, POOL_CHUNK_BYTES, false));
+    struct memnode *dead = world.memnodes[1];
+    fabric_sim_kill(world.memory[1]);
+    rt_sleep_co(2 * pool_grace_ns(pool));
+    CHECK_OK(fabric_sim_restart(world.memory[1], true, &world.memory[1]));
+    memnode_close(dead);
+    memnode_start(1);
+    rt_sleep_co(2 * pool_grace_ns(pool));
+    CHECK(most > before);
+    CHECK_EQ_U64(used_bytes_co(session), most - POOL_CHUNK_BYTES);
+    leave_co(pool, session);
+    world.done++;
+}
+
 /* More sizes than a node can tell apart: those that are too many are refused, and cost nothing. */
 static void sizes_task(void *arg)
 {
@@ -358,7 +383,8 @@ static void joining_task(void *arg)
 
 int main(void)
 {
-    rt_fn tasks[] = {tables_task, memory_task, vital_task, sizes_task, restart_task, joining_task};
+    rt_fn tasks[] = {tables_task, memory_task,  vital_task,  late_task,
+                     sizes_task,  restart_task, joining_task};
     log_set_level(LOG_LEVEL_ERROR);
     for (size_t i = 0; i < sizeof(tasks) / sizeof(tasks[0]); i++) {
         build(2);
