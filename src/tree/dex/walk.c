@@ -371,7 +371,7 @@ static enum pando_status remove_co(struct dex *self)
 {
     struct dex_table *table = self->table;
     struct dex_scratch *scratch = dex_scratch_take(self);
-    enum pando_status freed, status = dex_read_co(self, table->root, scratch->page);
+    enum pando_status status = dex_read_co(self, table->root, scratch->page);
 
     /* All of it is in the tree; and of a table that is gone nobody would free it. */
     if (status == PANDO_OK && table->log != NULL)
@@ -381,9 +381,10 @@ static enum pando_status remove_co(struct dex *self)
     if (status == PANDO_OK) {
         table->retired = true;
         page_set_version(scratch->page, page_version(scratch->page) + 1);
-        freed = dex_free_page_co(self, scratch->page);
-        freed = map_free_co(self->base.session, atomic_load(&table->map));
-        (void)freed;
+        enum pando_status page_freed = dex_free_page_co(self, scratch->page);
+        enum pando_status map_freed = map_free_co(self->base.session, atomic_load(&table->map));
+        (void)page_freed;
+        (void)map_freed;
     }
     dex_scratch_give(self, scratch);
     return status == PANDO_STALE ? PANDO_CORRUPT : status;
