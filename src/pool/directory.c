@@ -139,6 +139,55 @@ enum pando_status pool_table_drop_co(struct pool_session *session, const char *n
     return pool_directory_change_co(session, drop_locked_co, (void *)(uintptr_t)name);
 }
 
+/* ---- tables that are being created ----------------------------------------------------------- */
+
+struct creating {
+    unsigned slot;
+    uint64_t table;
+    pool_table_fn fn;
+    void *context;
+};
+
+static enum pando_status undo_locked_co(struct pool_session *session, struct pool_entry *entries,
+                                        void *context)
+{
+    const struct creating *creating = context;
+    const struct pool_entry *entry = &entries[creating->slot];
+    uint64_t free_state = POOL_ENTRY_FREE;
+    if (entry->table != creating->table || entry->state != POOL_ENTRY_LIVE)
+        return PANDO_NOT_FOUND;
+    if (entry->root != 0)
+        return PANDO_EXISTS;
+    struct fabric_op write = fabric_write(pool_entry_offset(session->pool, creating->slot),
+                                          &free_state, sizeof(free_state));
+    return pool_submit_co(session, 0, &write, 1);
+}
+
+enum pando_status pool_table_undo_co(struct pool_session *session, unsigned slot, uint64_t table)
+{
+    struct creating creating = {.slot = slot, .table = table};
+    return slot >= POOL_TABLES ? PANDO_INVALID
+                               : pool_directory_change_co(session, undo_locked_co, &creating);
+}
+
+static enum pando_status run_locked_co(struct pool_session *session, struct pool_entry *entries,
+                                       void *context)
+{
+    const struct creating *creating = context;
+    const struct pool_entry *entry = &entries[creating->slot];
+    return entry->table == creating->table && entry->state != POOL_ENTRY_FREE
+               ? creating->fn(session, creating->context)
+               : PANDO_NOT_FOUND;
+}
+
+enum pando_status pool_table_locked_co(struct pool_session *session, unsigned slot, uint64_t table,
+                                       pool_table_fn fn, void *context)
+{
+    struct creating creating = {slot, table, fn, context};
+    return slot >= POOL_TABLES ? PANDO_INVALID
+                               : pool_directory_change_co(session, run_locked_co, &creating);
+}
+
 enum pando_status pool_table_open_co(struct pool_session *session, const char *name, unsigned *slot,
                                      struct pool_entry *out)
 {

@@ -245,7 +245,9 @@ static bool grant_chunk(struct memnode *memnode, struct fabric_identity to,
 static bool open_vital(struct memnode *memnode, uint32_t block_bytes)
 {
     uint64_t index;
-    if (!take_chunk(memnode, POOL_CHUNK_VITAL, block_bytes, &index))
+    /* Blocks of a size that has no class could not be given out, and the chunk would be lost. */
+    if (class_of(memnode, POOL_CHUNK_VITAL, block_bytes) == NULL ||
+        !take_chunk(memnode, POOL_CHUNK_VITAL, block_bytes, &index))
         return false;
     struct chunk *chunk = &memnode->chunks[index];
     for (uint32_t block = 0; block < chunk->blocks; block++) {

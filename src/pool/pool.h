@@ -237,6 +237,18 @@ PANDO_MUST_CHECK enum pando_status pool_table_open_co(struct pool_session *sessi
 PANDO_MUST_CHECK enum pando_status pool_table_drop_co(struct pool_session *session,
                                                       const char *name);
 
+/* Takes back a table that was entered without a root, if it has none still. EXISTS: it has one, and somebody
+ * may be using it. NOT_FOUND: it is not there any more, or is being dropped. */
+PANDO_MUST_CHECK enum pando_status pool_table_undo_co(struct pool_session *session, unsigned slot,
+                                                      uint64_t table);
+
+/* Runs fn while that table's place does not become another's: under the directory's lock. NOT_FOUND: it has
+ * become another's, or nobody's. */
+typedef enum pando_status (*pool_table_fn)(struct pool_session *session, void *context);
+PANDO_MUST_CHECK enum pando_status pool_table_locked_co(struct pool_session *session, unsigned slot,
+                                                        uint64_t table, pool_table_fn fn,
+                                                        void *context);
+
 /* All live entries, up to POOL_TABLES. */
 PANDO_MUST_CHECK enum pando_status pool_table_list_co(struct pool_session *session,
                                                       struct pool_entry *out, unsigned *count);

@@ -79,27 +79,34 @@ enum pando_status pool_vital_alloc_co(struct pool_session *session, uint32_t blo
         return PANDO_INVALID;
     pool_vital_return_co(session);
     enum pando_status status = PANDO_FULL;
+    /* Each of them once, whatever others ask for meanwhile. */
+    uint16_t first = next_node(pool);
     for (uint16_t i = 0; i < pool->nodes && status == PANDO_FULL; i++)
-        status = alloc_on_co(session, next_node(pool), block_bytes, block);
+        status = alloc_on_co(session, (uint16_t)((first + i) % pool->nodes), block_bytes, block);
     return status;
 }
 
 /* ---- giving back ----------------------------------------------------------------------------- */
 
-enum pando_status pool_vital_free_co(struct pool_session *session, const struct pool_block *block,
-                                     uint32_t block_bytes, bool tenure_written)
+static void put_off(struct pool *pool, const struct pool_block *block, uint32_t block_bytes)
 {
-    struct pool *pool = session->pool;
     struct vital_blocks *vital = pool->vital;
-    enum pando_status status = tenure_written ? PANDO_OK : pool_tenure_free_co(session, block);
-
-    if (status != PANDO_OK)
-        return status;
     rt_latch_lock(&vital->latch);
     if (vital->count < FREED_MAX)
         vital->freed[(vital->head + vital->count++) % FREED_MAX] =
             (struct freed){*block, block_bytes, rt_now_ns() + pool_grace_ns(pool)};
     rt_latch_unlock(&vital->latch);
+}
+
+enum pando_status pool_vital_free_co(struct pool_session *session, const struct pool_block *block,
+                                     uint32_t block_bytes, bool tenure_written)
+{
+    struct pool *pool = session->pool;
+    enum pando_status status = tenure_written ? PANDO_OK : pool_tenure_free_co(session, block);
+
+    if (status != PANDO_OK)
+        return status;
+    put_off(pool, block, block_bytes);
     return PANDO_OK;
 }
 
@@ -128,9 +135,13 @@ void pool_vital_return_co(struct pool_session *session)
                        "as the call wants it");
         uint16_t node = fabric_address_node(freed.block.address);
         enum pando_status status = pool_reconnect_co(session, node);
-        if (status == PANDO_OK)
-            status = fabric_call_co(pool_endpoint(session, node), POOL_RETURN,
-                                    slice_of(&body, sizeof(body)), NULL, 0, NULL);
+        if (status != PANDO_OK) {
+            /* It was told nothing: later. Nor are the others waited for now. */
+            put_off(session->pool, &freed.block, freed.block_bytes);
+            return;
+        }
+        status = fabric_call_co(pool_endpoint(session, node), POOL_RETURN,
+                                slice_of(&body, sizeof(body)), NULL, 0, NULL);
         /* Not again if that failed: the node may have it, and have given it to us anew. It is swept
          * when this member leaves. */
         (void)status;

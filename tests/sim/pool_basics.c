@@ -58,7 +58,7 @@ static void build(unsigned nodes)
 static void run(rt_fn main)
 {
     CHECK_OK(rt_spawn(fabric_sim_loop(world.clients[0], 0), main, world.clients[0]));
-    CHECK(sim_run(fabric_sim_world(world.net), 60 * RT_NS_PER_S) == SIM_QUIET);
+    CHECK(sim_run(fabric_sim_world(world.net), 600 * RT_NS_PER_S) == SIM_QUIET);
     CHECK(sim_live_tasks(fabric_sim_world(world.net)) == 0);
     CHECK(world.done == 1);
     fabric_sim_destroy(world.net);
@@ -175,6 +175,90 @@ static void memory_task(void *arg)
 
     pool = join_co(arg, &session);
     CHECK(used_bytes_co(session) == 0); /* who leaves takes nothing along */
+    leave_co(pool, session);
+    world.done++;
+}
+
+/* ---- what is vital --------------------------------------------------------------------------- */
+
+enum { VITAL_TASKS = 4, VITAL_BLOCKS = 8, SIZES = 160 };
+
+struct vital {
+    struct pool_session *session;
+    struct rt_countdown left;
+};
+
+static void vital_alloc_task(void *arg)
+{
+    struct vital *vital = arg;
+    struct pool_block block;
+    for (int i = 0; i < VITAL_BLOCKS; i++)
+        CHECK_OK(pool_vital_alloc_co(vital->session, BLOCK_BYTES, &block));
+    rt_countdown_done(&vital->left);
+}
+
+/* One node has nothing left: whoever asks gets it from the other, also when several ask at once. */
+static void vital_task(void *arg)
+{
+    struct vital vital;
+    struct pool *pool = join_co(arg, &vital.session);
+    struct pool_block block;
+
+    while (pool_alloc_co(vital.session, 0, POOL_CHUNK_BYTES, &block) == PANDO_OK)
+        ;
+    rt_countdown_init(&vital.left, VITAL_TASKS);
+    for (int i = 0; i < VITAL_TASKS; i++)
+        CHECK_OK(rt_spawn(rt_loop_self(), vital_alloc_task, &vital));
+    rt_countdown_wait_co(&vital.left);
+    leave_co(pool, vital.session);
+    world.done++;
+}
+
+/* A node that cannot be reached when its block is to go back gets it when it can be. */
+static void late_task(void *arg)
+{
+    struct pool_session *session;
+    struct pool *pool = join_co(arg, &session);
+    struct pool_block block = {0};
+    uint64_t before = used_bytes_co(session);
+
+    while (fabric_address_node(block.address) != 1)
+        CHECK_OK(pool_vital_alloc_co(session, POOL_CHUNK_BYTES, &block));
+    uint64_t most = used_bytes_co(session);
+    CHECK_OK(pool_vital_free_co(session, &block, POOL_CHUNK_BYTES, false));
+    struct memnode *dead = world.memnodes[1];
+    fabric_sim_kill(world.memory[1]);
+    rt_sleep_co(2 * pool_grace_ns(pool));
+    CHECK_OK(fabric_sim_restart(world.memory[1], true, &world.memory[1]));
+    memnode_close(dead);
+    memnode_start(1);
+    rt_sleep_co(2 * pool_grace_ns(pool));
+    CHECK(most > before);
+    CHECK_EQ_U64(used_bytes_co(session), most - POOL_CHUNK_BYTES);
+    leave_co(pool, session);
+    world.done++;
+}
+
+/* More sizes than a node can tell apart: those that are too many are refused, and cost nothing. */
+static void sizes_task(void *arg)
+{
+    struct pool_session *session;
+    struct pool *pool = join_co(arg, &session);
+    struct pool_block block;
+    unsigned refused = 0;
+    uint64_t before = used_bytes_co(session);
+
+    for (uint32_t i = 1; i <= SIZES; i++) {
+        enum pando_status status = pool_vital_alloc_co(session, i * 64, &block);
+        refused += status == PANDO_FULL;
+        CHECK(status == PANDO_OK || status == PANDO_FULL);
+        if (status == PANDO_OK)
+            CHECK_OK(pool_vital_free_co(session, &block, i * 64, false));
+        rt_sleep_co(2 * RT_NS_PER_S);
+    }
+    CHECK(refused > 0);
+    CHECK_EQ_U64(used_bytes_co(session), before);
+    CHECK_OK(pool_vital_alloc_co(session, 64, &block));
     leave_co(pool, session);
     world.done++;
 }
@@ -299,7 +383,8 @@ static void joining_task(void *arg)
 
 int main(void)
 {
-    rt_fn tasks[] = {tables_task, memory_task, restart_task, joining_task};
+    rt_fn tasks[] = {tables_task, memory_task,  vital_task,  late_task,
+                     sizes_task,  restart_task, joining_task};
     log_set_level(LOG_LEVEL_ERROR);
     for (size_t i = 0; i < sizeof(tasks) / sizeof(tasks[0]); i++) {
         build(2);

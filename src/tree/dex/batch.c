@@ -173,7 +173,29 @@ static void get_one(struct batch *batch, struct lane *lane)
                      slice_of(op->buffer, size));
 }
 
-/* A put that only replaces a value of the same kind in its place, or finds room as the leaf lies. */
+/* Whether a put needs no split. What is in the log is done, too: whoever replayed a change that was then
+ * refused would do it, or find no room for it. */
+static bool has_room(const struct batch *batch, const uint8_t *bytes, bool found, uint32_t index,
+                     const struct page_pair *pair)
+{
+    return (found && batch->leaf_words) ||
+           page_room(&batch->self->table->layout, bytes, found ? index : UINT32_MAX, pair->key.size,
+                     pair->value.size);
+}
+
+/* In a leaf whose pairs lie apart there is room only after they were put together. */
+static void put_pair(const struct batch *batch, uint8_t *bytes, bool found, uint32_t index,
+                     const struct page_pair *pair)
+{
+    const struct page_layout *layout = &batch->self->table->layout;
+    if (found ? page_update(layout, bytes, index, pair) : page_insert(layout, bytes, index, pair))
+        return;
+    struct dex_scratch *scratch = dex_scratch_take(batch->self);
+    page_put(layout, bytes, index, found, pair, scratch->other);
+    dex_scratch_give(batch->self, scratch);
+}
+
+/* A put that replaces a value in its leaf, or finds room there. */
 static void put_one(struct batch *batch, struct lane *lane)
 {
     struct dex_table *table = batch->self->table;
@@ -197,9 +219,10 @@ static void put_one(struct batch *batch, struct lane *lane)
             (void)page_value(layout, bytes, index, old, sizeof(old), &blob);
     }
     bool done = false;
-    if (!blob && dex_log_change(table, frame, lane->part, DEX_LOG_PUT, &pair, bytes) == PANDO_OK) {
-        done = found ? page_update(layout, bytes, index, &pair)
-                     : page_insert(layout, bytes, index, &pair);
+    if (!blob && has_room(batch, bytes, found, index, &pair) &&
+        dex_log_change(table, frame, lane->part, DEX_LOG_PUT, &pair, bytes) == PANDO_OK) {
+        put_pair(batch, bytes, found, index, &pair);
+        done = true;
         (void)dex_forget_record(table, op->key);
         (void)note_end(batch, frame);
     }

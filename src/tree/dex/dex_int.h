@@ -272,6 +272,8 @@ struct dex_push {
     fabric_address leaf;
     struct page_stamp stamp;
     uint64_t end;
+    /* Out in any case: the log has a record of it, and it may count or not. */
+    bool doubt;
 };
 
 struct dex_target {

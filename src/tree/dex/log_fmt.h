@@ -35,7 +35,7 @@
 
 enum {
     DEX_LOG_CELL = 76,
-    DEX_LOG_FORMAT = 1,
+    DEX_LOG_FORMAT = 2,
     DEX_LOG_BEGIN = 64, /* offset of that word */
     DEX_LOG_HEADER = 128,
     DEX_LOG_FIRST = 8, /* 0 is before every record */

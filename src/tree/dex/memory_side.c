@@ -137,7 +137,7 @@ static enum pando_status change_leaf(struct job *job, uint32_t index, bool found
         struct page_pair pair = {job->key, job->value, job->head.blob == 1};
         if (!page_room(&job->layout, job->page, found ? index : UINT32_MAX, pair.key.size,
                        pair.value.size))
-            return PANDO_STALE;
+            return PANDO_FULL;
         page_put(&job->layout, job->page, index, found, &pair, job->other);
     } else if (found) {
         page_remove(&job->layout, job->page, index);

@@ -36,6 +36,7 @@ struct work {
 
     uint64_t end; /* in the log, behind what was done or seen */
     bool shrunk;
+    bool doubt; /* a memory node did not do it, but its record is in the log */
     struct records_ticket ticket;
 };
 
@@ -321,6 +322,7 @@ static enum pando_status try_co(struct work *work, bool *again)
     enum pando_status status = dex_log_room_co(self);
     if (status == PANDO_OK)
         status = dex_find_co(self, &target, &work->spot);
+    work->doubt = work->doubt || push.doubt;
     if (status != PANDO_OK)
         return status;
     if (work->spot.pushed) {
@@ -383,7 +385,8 @@ enum pando_status dex_local_modify_co(struct dex *self, const struct map_part *p
     dex_scratch_give(self, work.scratch);
     if (status == PANDO_OK && work.shrunk)
         dex_merge_co(self, key, 0);
-    return status;
+    /* Whoever takes over may do what was refused here. */
+    return status == PANDO_FULL && work.doubt ? PANDO_UNKNOWN : status;
 }
 
 /* ---- the engine's ---------------------------------------------------------------------------- */

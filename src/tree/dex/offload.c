@@ -99,7 +99,7 @@ static enum pando_status log_push_co(struct dex *self, struct dex_push *push)
     struct dex_table *table = self->table;
     struct dex_log_record record = {.kind = push->operation == DEX_WORK_DELETE ? DEX_LOG_DELETE
                                             : push->blob                       ? DEX_LOG_BLOB
-                                                                               : DEX_LOG_PUT,
+                                                                               : DEX_LOG_ASKED,
                                     .epoch = push->part->epoch,
                                     .key = push->key,
                                     .value = push->value};
@@ -199,7 +199,9 @@ enum pando_status dex_offload_co(struct dex *self, struct dex_push *push, fabric
         (void)dex_forget_record(table, push->key);
     if (changes && push->leaf != 0 && push->leaf != page) /* of that there is only our frame */
         forget_leaf_co(self, push->leaf);
-    /* What it will not do is done here; a record that is in the log for nothing does no harm. */
+    /* What it will not do is done here. Its record does no harm if that succeeds, or if it is known to be
+     * for nothing: for want of room. */
+    push->doubt = push->doubt || (push->end != 0 && status != PANDO_OK && status != PANDO_FULL);
     return status == PANDO_STALE || status == PANDO_UNSUPPORTED || status == PANDO_FULL ||
                    status == PANDO_INVALID || (!changes && status != PANDO_OK)
                ? PANDO_BUSY

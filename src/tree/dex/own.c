@@ -97,7 +97,7 @@ static bool apply_record(struct replay *replay, uint32_t index, const struct dex
     bool found = page_find(layout, bytes, record->key, &at);
     if (record->kind != DEX_LOG_DELETE) {
         if (!page_room(layout, bytes, found ? at : UINT32_MAX, pair.key.size, pair.value.size))
-            return false;
+            return record->kind == DEX_LOG_ASKED; /* nor was it done then */
         page_put(layout, bytes, at, found, &pair, replay->scratch->other);
     } else if (found) {
         page_remove(layout, bytes, at);

@@ -125,8 +125,10 @@ static enum pando_status create_co(struct pool_session *session, const char *nam
     layout.table = entry.table;
     status = create_tree_co(session, entry.slot, &layout);
     if (status != PANDO_OK) {
-        enum pando_status dropped = pool_table_drop_co(session, name);
-        (void)dropped;
+        /* Whoever wanted to open it may have made the tree; or we did, and were not told. */
+        enum pando_status undone = pool_table_undo_co(session, entry.slot, entry.table);
+        if (undone == PANDO_EXISTS)
+            status = PANDO_OK;
     }
     return status;
 }
@@ -293,6 +295,13 @@ static enum pando_status cache_create(struct dex_table *table, uint64_t bytes)
     return status;
 }
 
+static enum pando_status make_tree_co(struct pool_session *session, void *context)
+{
+    const struct dex_table *table = context;
+    log_info("made the tree of a table whose creator did not", log_u64("table", table->id));
+    return create_tree_co(session, table->slot, &table->layout);
+}
+
 /* A table that is being created has a name before it has a tree. Whoever creates it may have died. */
 static enum pando_status await_tree_co(struct dex_table *table, struct pool_session *session)
 {
@@ -300,8 +309,7 @@ static enum pando_status await_tree_co(struct dex_table *table, struct pool_sess
     enum pando_status status = pool_root_await_co(session, table->slot, &root);
     if (status != PANDO_TIMEOUT)
         return status;
-    log_info("made the tree of a table whose creator did not", log_u64("table", table->id));
-    return create_tree_co(session, table->slot, &table->layout);
+    return pool_table_locked_co(session, table->slot, table->id, make_tree_co, table);
 }
 
 /* The root has the first frame, for good. */

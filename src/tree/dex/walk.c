@@ -326,7 +326,7 @@ static enum pando_status free_page_co(struct dex *self, fabric_address address, 
     if (status == PANDO_OK && !last_page && page_sibling(page) != 0 &&
         (no_high || slice_compare(end, high) < 0))
         status = free_page_co(self, page_sibling(page), page_level(page), high, no_high);
-    if (status == PANDO_OK) {
+    if (status == PANDO_OK && address != table->root) {
         page_set_version(scratch->page, page_version(page) + 1);
         status = dex_free_page_co(self, scratch->page);
     }
@@ -365,6 +365,31 @@ static enum pando_status gather_co(struct dex *self)
     return status == PANDO_OK ? dex_flush_co(self, NULL) : status;
 }
 
+/* Of a tree that is freed but for its root. Without its root or its map nobody could open the table to go on
+ * with this: they go when its entry has gone, and are lost if we die in between. */
+static enum pando_status remove_co(struct dex *self)
+{
+    struct dex_table *table = self->table;
+    struct dex_scratch *scratch = dex_scratch_take(self);
+    enum pando_status status = dex_read_co(self, table->root, scratch->page);
+
+    /* All of it is in the tree; and of a table that is gone nobody would free it. */
+    if (status == PANDO_OK && table->log != NULL)
+        status = dex_log_keep_co(table->log, self->base.session, false);
+    if (status == PANDO_OK)
+        status = pool_table_remove_co(self->base.session, table->slot, table->id);
+    if (status == PANDO_OK) {
+        table->retired = true;
+        page_set_version(scratch->page, page_version(scratch->page) + 1);
+        enum pando_status page_freed = dex_free_page_co(self, scratch->page);
+        enum pando_status map_freed = map_free_co(self->base.session, atomic_load(&table->map));
+        (void)page_freed;
+        (void)map_freed;
+    }
+    dex_scratch_give(self, scratch);
+    return status == PANDO_STALE ? PANDO_CORRUPT : status;
+}
+
 enum pando_status dex_drop_co(struct engine_table *base, struct pool_session *session)
 {
     struct dex_table *table = container_of(base, struct dex_table, base);
@@ -376,14 +401,10 @@ enum pando_status dex_drop_co(struct engine_table *base, struct pool_session *se
     status = gather_co(self);
     if (status == PANDO_OK)
         status = free_page_co(self, table->root, -1, slice_of(NULL, 0), true);
+    if (status == PANDO_OK)
+        status = remove_co(self);
     if (status == PANDO_CORRUPT)
         log_error("cannot free a table that is damaged", log_u64("table", table->id));
-    if (status == PANDO_OK)
-        status = map_free_co(session, atomic_load(&table->map));
-    if (status == PANDO_OK) {
-        table->retired = true;
-        status = pool_table_remove_co(session, table->slot, table->id);
-    }
     base->ops->detach_co(engine);
     return status;
 }

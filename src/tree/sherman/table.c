@@ -67,7 +67,7 @@ static enum pando_status create_co(struct pool_session *session, const char *nam
     status = pool_alloc_co(session, POOL_ANY_NODE, shape->node_bytes, &block);
     uint8_t *bytes = status == PANDO_OK ? malloc(shape->node_bytes) : NULL;
     if (bytes == NULL) {
-        enum pando_status dropped = pool_table_drop_co(session, name);
+        enum pando_status dropped = pool_table_undo_co(session, entry.slot, entry.table);
         (void)dropped;
         return status == PANDO_OK ? PANDO_NO_MEMORY : status;
     }
