@@ -224,10 +224,12 @@ static enum pando_status give_once_co(struct dex *self, const struct dex_range *
     }
     view = view_with(self, &range, false, &any);
     if (view != NULL && (self->table->log == NULL ||
-                         dex_log_keep_co(self->table->log, self->base.session, true) == PANDO_OK))
+                         dex_log_keep_co(self->table->log, self->base.session, true) == PANDO_OK)) {
         dex_publish_co(self, view);
-    else
+    } else {
+        free(view);
         pool_give_up(self->table->pool); /* these keys would stand still for ever */
+    }
     return status;
 }
 
