@@ -1,9 +1,11 @@
 #include "server/cursor.h"
 
+#include <stdio.h>
+
 #include "server/cursor_fmt.h"
 #include "server/keyspace.h"
 
-enum { OPEN_TRIES = 100, SWEEP_KEYS = 64 };
+enum { OPEN_TRIES = 100, TAG_TRIES = 10, SWEEP_KEYS = 64 };
 
 static struct engine_change next_tag(void *context, const struct slice *old)
 {
@@ -12,6 +14,22 @@ static struct engine_change next_tag(void *context, const struct slice *old)
         memcpy(&last, old->data, sizeof(last));
     *tag = last + 1;
     return (struct engine_change){.what = ENGINE_STORE, .value = slice_of(tag, sizeof(*tag))};
+}
+
+/* A tag that no other server has. Whoever has the key may die meanwhile: one tag that was perhaps taken
+ * for nothing does no harm. */
+static enum pando_status take_tag_co(struct server_thread *thread, uint64_t *tag, char *error,
+                                     size_t error_bytes)
+{
+    enum pando_status status = PANDO_UNKNOWN;
+    for (int i = 0; i < TAG_TRIES &&
+                    (status == PANDO_UNKNOWN || status == PANDO_TIMEOUT || status == PANDO_BROKEN);
+         i++)
+        status = store_modify_co(thread->cursors, slice_of_text("tag"), false, next_tag, tag);
+    if (status != PANDO_OK)
+        snprintf(error, error_bytes, "table '%s': taking a number for this server's cursors: %s",
+                 CURSOR_TABLE, pando_status_text(status));
+    return status;
 }
 
 enum pando_status cursors_open_co(struct server_thread *thread, char *error, size_t error_bytes)
@@ -27,14 +45,14 @@ enum pando_status cursors_open_co(struct server_thread *thread, char *error, siz
             break;
         enum pando_status created =
             store_table_create_co(thread->store, CURSOR_TABLE, NULL, &shape, error, error_bytes);
-        if (created != PANDO_OK && created != PANDO_EXISTS)
+        if (created != PANDO_OK && created != PANDO_EXISTS && created != PANDO_UNKNOWN)
             return created;
-        if (created == PANDO_EXISTS)
+        if (created != PANDO_OK)
             rt_sleep_co(10 * RT_NS_PER_MS); /* somebody else is at it */
     }
     if (status == PANDO_OK && thread->index == 0) {
-        uint64_t tag;
-        status = store_modify_co(thread->cursors, slice_of_text("tag"), false, next_tag, &tag);
+        uint64_t tag = 0;
+        status = take_tag_co(thread, &tag, error, error_bytes);
         server->cursor_tag = tag & ((1u << CURSOR_TAG_BITS) - 1);
         atomic_store(&server->cursor_count, 1);
     }

@@ -23,7 +23,7 @@ static enum pando_status open_table_co(struct server_thread *thread, const char 
         return status;
     status = store_table_create_co(thread->store, name, thread->server->options.engine, shape,
                                    error, error_bytes);
-    if (status != PANDO_OK && status != PANDO_EXISTS)
+    if (status != PANDO_OK && status != PANDO_EXISTS && status != PANDO_UNKNOWN)
         return status;
     /* Another server may have the name and not yet the root. */
     for (int i = 0; i < 100; i++) {
