@@ -121,17 +121,19 @@ enum pando_status pool_table_create_co(struct pool_session *session,
     return pool_directory_change_co(session, create_locked_co, &creation);
 }
 
-static enum pando_status drop_locked_co(struct pool_session *session, struct pool_entry *entries,
-                                        void *context)
+enum pando_status pool_entry_free_co(struct pool_session *session, unsigned slot)
 {
-    const char *name = context;
     uint64_t free_state = POOL_ENTRY_FREE;
-    unsigned slot = pool_entry_find(entries, name);
-    if (slot == POOL_TABLES)
-        return PANDO_NOT_FOUND;
     struct fabric_op write =
         fabric_write(pool_entry_offset(session->pool, slot), &free_state, sizeof(free_state));
     return pool_submit_co(session, 0, &write, 1);
+}
+
+static enum pando_status drop_locked_co(struct pool_session *session, struct pool_entry *entries,
+                                        void *context)
+{
+    unsigned slot = pool_entry_find(entries, context);
+    return slot == POOL_TABLES ? PANDO_NOT_FOUND : pool_entry_free_co(session, slot);
 }
 
 enum pando_status pool_table_drop_co(struct pool_session *session, const char *name)
@@ -153,14 +155,9 @@ static enum pando_status undo_locked_co(struct pool_session *session, struct poo
 {
     const struct creating *creating = context;
     const struct pool_entry *entry = &entries[creating->slot];
-    uint64_t free_state = POOL_ENTRY_FREE;
     if (entry->table != creating->table || entry->state != POOL_ENTRY_LIVE)
         return PANDO_NOT_FOUND;
-    if (entry->root != 0)
-        return PANDO_EXISTS;
-    struct fabric_op write = fabric_write(pool_entry_offset(session->pool, creating->slot),
-                                          &free_state, sizeof(free_state));
-    return pool_submit_co(session, 0, &write, 1);
+    return entry->root != 0 ? PANDO_EXISTS : pool_entry_free_co(session, creating->slot);
 }
 
 enum pando_status pool_table_undo_co(struct pool_session *session, unsigned slot, uint64_t table)

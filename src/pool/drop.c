@@ -157,27 +157,13 @@ enum pando_status pool_drops_seen_by_all_co(struct pool_session *session, uint64
 
 /* ---- 5 --------------------------------------------------------------------------------------- */
 
-struct removal {
-    unsigned slot;
-    uint64_t table;
-};
-
-static enum pando_status remove_locked_co(struct pool_session *session, struct pool_entry *entries,
-                                          void *context)
+static enum pando_status remove_co(struct pool_session *session, void *slot)
 {
-    const struct removal *removal = context;
-    const struct pool_entry *entry = &entries[removal->slot];
-    uint64_t free_state = POOL_ENTRY_FREE;
-    if (entry->table != removal->table || entry->state == POOL_ENTRY_FREE)
-        return PANDO_OK;
-    struct fabric_op write = fabric_write(pool_entry_offset(session->pool, removal->slot),
-                                          &free_state, sizeof(free_state));
-    return pool_submit_co(session, 0, &write, 1);
+    return pool_entry_free_co(session, *(const unsigned *)slot);
 }
 
 enum pando_status pool_table_remove_co(struct pool_session *session, unsigned slot, uint64_t table)
 {
-    struct removal removal = {.slot = slot, .table = table};
-    return slot >= POOL_TABLES ? PANDO_INVALID
-                               : pool_directory_change_co(session, remove_locked_co, &removal);
+    enum pando_status status = pool_table_locked_co(session, slot, table, remove_co, &slot);
+    return status == PANDO_NOT_FOUND ? PANDO_OK : status; /* another has done it */
 }

@@ -122,6 +122,9 @@ PANDO_MUST_CHECK enum pando_status pool_directory_change_co(struct pool_session 
 uint64_t pool_entry_offset(const struct pool *pool, unsigned slot);
 unsigned pool_entry_find(const struct pool_entry *entries, const char *name);
 
+/* Under the directory's lock. */
+PANDO_MUST_CHECK enum pando_status pool_entry_free_co(struct pool_session *session, unsigned slot);
+
 /* recover.c: locks of ours that nobody knows of any more, because their CAS had an unknown outcome */
 enum pando_status pool_release_own_locks_co(struct pool_session *session);
 

@@ -2,31 +2,20 @@
  * What was refused stays refused: a put that found no room in a full pool is not done by whoever takes
  * over from its owner, and does not keep anybody from taking over.
  */
-#include "base/log.h"
-#include "engine/engine.h"
-#include "fabric/sim/fabric_sim.h"
-#include "lib/check.h"
 #include "pool/block_fmt.h"
-#include "pool/memnode.h"
-#include "tree/dex/dex.h"
-#include "tree/dex/memory_side.h"
+#include "sim/dex_world.h"
 
 enum { PAGE_BYTES = 1024, KEYS_BEFORE = 1000, KEYS_MAX = 10000, TRIES = 100 };
 
-static const uint64_t LEASE_NS = 2 * RT_NS_PER_MS;
-
 static struct world {
-    struct fabric_sim *net;
-    struct fabric *memory, *owner, *heir;
+    struct fabric *owner;
     const char *without;
     uint64_t refused; /* the key that was; 0: none yet */
     bool done;
 } world;
 
 struct member {
-    struct pool *pool;
-    struct pool_session *session;
-    struct engine_table *table;
+    struct dex_member base;
     struct engine *engine;
 };
 
@@ -36,29 +25,17 @@ static struct slice number_key(uint64_t number, uint64_t *bytes)
     return slice_of(bytes, sizeof(*bytes));
 }
 
-static void join_co(struct fabric *fabric, struct member *self)
+static void come_co(struct member *self)
 {
-    struct pool_options options = {.memory_nodes = 1, .name = "test", .lease_ns = LEASE_NS};
-    char error[256];
-    CHECK_OK(pool_join_co(fabric, &options, &self->pool, error, sizeof(error)));
-    CHECK_OK(pool_session_open_co(self->pool, &self->session));
+    CHECK_OK(dex_open_co(&self->base, "t", world.without));
+    CHECK_OK(engine_attach_co(self->base.table, self->base.session, &self->engine));
 }
 
-static void open_co(struct member *self)
-{
-    struct engine_config config = {.kept = true, .cache_bytes = 1 << 20, .without = world.without};
-    char error[256] = "";
-    CHECK_OK(engine_open_co(&dex_engine, self->session, "t", &config, &self->table, error,
-                            sizeof(error)));
-    CHECK_OK(engine_attach_co(self->table, self->session, &self->engine));
-}
-
-static void leave_co(struct member *self)
+static void go_co(struct member *self)
 {
     engine_detach_co(self->engine);
-    engine_close_co(self->table, self->session);
-    pool_session_close_co(self->session);
-    pool_leave_co(self->pool);
+    engine_close_co(self->base.table, self->base.session);
+    dex_leave_co(&self->base);
 }
 
 static enum pando_status put_co(struct member *self, uint64_t number)
@@ -85,10 +62,10 @@ static void hog_co(struct member *self, uint32_t block_bytes)
     struct pool_tenure tenure = {.state = POOL_BLOCK_LIVE, .kind = 99, .table = 999};
     uint64_t word = pool_tenure_pack(tenure);
     enum pando_status status;
-    while ((status = pool_alloc_co(self->session, 0, block_bytes, &block)) == PANDO_OK) {
+    while ((status = pool_alloc_co(self->base.session, 0, block_bytes, &block)) == PANDO_OK) {
         struct fabric_op write = fabric_write(
             fabric_address_offset(block.address) + POOL_BLOCK_TENURE, &word, sizeof(word));
-        CHECK_OK(pool_submit_co(self->session, 0, &write, 1));
+        CHECK_OK(pool_submit_co(self->base.session, 0, &write, 1));
     }
     CHECK_STATUS(status, PANDO_FULL);
 }
@@ -101,9 +78,9 @@ static void owner_task(void *arg)
     uint64_t number = 0, key, value;
     enum pando_status status = PANDO_OK;
 
-    join_co(arg, &self);
-    CHECK_OK(engine_create_co(&dex_engine, self.session, "t", &shape));
-    open_co(&self);
+    dex_join_co(arg, &self.base);
+    CHECK_OK(engine_create_co(&dex_engine, self.base.session, "t", &shape));
+    come_co(&self);
     while (number < KEYS_BEFORE)
         CHECK_OK(put_co(&self, ++number));
     hog_co(&self, POOL_CHUNK_BYTES);
@@ -122,7 +99,7 @@ static void owner_task(void *arg)
     world.refused = number;
     while (!fabric_sim_dead(world.owner))
         rt_sleep_co(LEASE_NS);
-    leave_co(&self);
+    go_co(&self);
 }
 
 static void heir_task(void *arg)
@@ -132,8 +109,8 @@ static void heir_task(void *arg)
 
     while (world.refused == 0)
         rt_sleep_co(LEASE_NS);
-    join_co(arg, &self);
-    open_co(&self);
+    dex_join_co(arg, &self.base);
+    come_co(&self);
     fabric_sim_kill(world.owner);
     for (int i = 0; i < TRIES && status != PANDO_OK; i++) {
         status = get_co(&self, 1);
@@ -145,47 +122,21 @@ static void heir_task(void *arg)
         CHECK_OK(get_co(&self, number));
     }
     CHECK_STATUS(get_co(&self, world.refused), PANDO_NOT_FOUND);
-    leave_co(&self);
+    go_co(&self);
     world.done = true;
-}
-
-static struct fabric *compute_node(uint16_t number)
-{
-    struct fabric_sim_node_options options = {
-        .node = number, .target = FABRIC_COMPUTE, .host_bytes = 1 << 20, .threads = 1};
-    struct fabric *fabric;
-    CHECK_OK(fabric_sim_add(world.net, &options, &fabric));
-    return fabric;
 }
 
 static void run(const char *without)
 {
-    struct fabric_sim_options options = {.seed = 5, .model = sim_nic_model("cx5")};
-    struct fabric_sim_node_options node = {.target = FABRIC_MEMORY,
-                                           .host_bytes = (size_t)33 * POOL_CHUNK_BYTES,
-                                           .device_bytes = MEMNODE_DEVICE_BYTES,
-                                           .threads = 1};
-    struct memnode_options memnode_options = {
-        .grace_ns = LEASE_NS, .seed = 100, .work = dex_memory_work};
-    struct memnode *memnode;
-    char error[256];
-
-    world = (struct world){.net = fabric_sim_create(&options), .without = without};
-    CHECK_OK(fabric_sim_add(world.net, &node, &world.memory));
-    CHECK_OK(memnode_open(world.memory, &memnode_options, &memnode, error, sizeof(error)));
-    world.owner = compute_node(0x8000);
-    world.heir = compute_node(0x8001);
-    CHECK_OK(rt_spawn(fabric_sim_loop(world.owner, 0), owner_task, world.owner));
-    CHECK_OK(rt_spawn(fabric_sim_loop(world.heir, 0), heir_task, world.heir));
-    CHECK(sim_run(fabric_sim_world(world.net), 60 * RT_NS_PER_S) == SIM_QUIET);
+    struct dex_world place;
+    dex_world_build(&place, 5, 33);
+    world = (struct world){.owner = place.members[0], .without = without};
+    dex_world_run(&place, owner_task, heir_task);
     CHECK(world.done);
-    fabric_sim_destroy(world.net);
-    memnode_close(memnode);
 }
 
 int main(void)
 {
-    log_set_level(LOG_LEVEL_ERROR);
     run(NULL);
     run("cache,+offload-only"); /* changes that a memory node would not make */
     return 0;

@@ -1,0 +1,86 @@
+/*
+ * dex_world.h - what the tests of DEX tables whose users die share: a simulated pool of one memory node,
+ * two compute nodes with a task each, and joining, opening and leaving.
+ */
+#ifndef TESTS_SIM_DEX_WORLD_H
+#define TESTS_SIM_DEX_WORLD_H
+
+#include "base/log.h"
+#include "engine/engine.h"
+#include "fabric/sim/fabric_sim.h"
+#include "lib/check.h"
+#include "pool/memnode.h"
+#include "tree/dex/dex.h"
+#include "tree/dex/memory_side.h"
+
+static const uint64_t LEASE_NS = 2 * RT_NS_PER_MS;
+
+struct dex_world {
+    struct fabric_sim *net;
+    struct fabric *memory, *members[2];
+    struct memnode *memnode;
+};
+
+static inline void dex_world_build(struct dex_world *world, uint64_t seed, size_t chunks)
+{
+    struct fabric_sim_options options = {.seed = seed, .model = sim_nic_model("cx5")};
+    struct fabric_sim_node_options node = {.target = FABRIC_MEMORY,
+                                           .host_bytes = chunks * POOL_CHUNK_BYTES,
+                                           .device_bytes = MEMNODE_DEVICE_BYTES,
+                                           .threads = 1};
+    struct memnode_options memnode = {.grace_ns = LEASE_NS, .seed = 100, .work = dex_memory_work};
+    char error[256];
+
+    log_set_level(LOG_LEVEL_ERROR);
+    *world = (struct dex_world){.net = fabric_sim_create(&options)};
+    CHECK_OK(fabric_sim_add(world->net, &node, &world->memory));
+    CHECK_OK(memnode_open(world->memory, &memnode, &world->memnode, error, sizeof(error)));
+    for (uint16_t i = 0; i < 2; i++) {
+        struct fabric_sim_node_options member = {.node = (uint16_t)(0x8000 + i),
+                                                 .target = FABRIC_COMPUTE,
+                                                 .host_bytes = 1 << 20,
+                                                 .threads = 1};
+        CHECK_OK(fabric_sim_add(world->net, &member, &world->members[i]));
+    }
+}
+
+/* Each task gets its fabric. Until nothing is left to do; the world ends with it. */
+static inline void dex_world_run(struct dex_world *world, rt_fn first, rt_fn second)
+{
+    CHECK_OK(rt_spawn(fabric_sim_loop(world->members[0], 0), first, world->members[0]));
+    CHECK_OK(rt_spawn(fabric_sim_loop(world->members[1], 0), second, world->members[1]));
+    CHECK(sim_run(fabric_sim_world(world->net), 60 * RT_NS_PER_S) == SIM_QUIET);
+    fabric_sim_destroy(world->net);
+    memnode_close(world->memnode);
+}
+
+struct dex_member {
+    struct pool *pool;
+    struct pool_session *session;
+    struct engine_table *table;
+};
+
+static inline void dex_join_co(struct fabric *fabric, struct dex_member *self)
+{
+    struct pool_options options = {.memory_nodes = 1, .name = "test", .lease_ns = LEASE_NS};
+    char error[256];
+    CHECK_OK(pool_join_co(fabric, &options, &self->pool, error, sizeof(error)));
+    CHECK_OK(pool_session_open_co(self->pool, &self->session));
+}
+
+static inline enum pando_status dex_open_co(struct dex_member *self, const char *name,
+                                            const char *without)
+{
+    struct engine_config config = {.kept = true, .cache_bytes = 1 << 20, .without = without};
+    char error[256] = "";
+    return engine_open_co(&dex_engine, self->session, name, &config, &self->table, error,
+                          sizeof(error));
+}
+
+static inline void dex_leave_co(struct dex_member *self)
+{
+    pool_session_close_co(self->session);
+    pool_leave_co(self->pool);
+}
+
+#endif
