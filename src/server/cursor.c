@@ -5,7 +5,10 @@
 #include "server/cursor_fmt.h"
 #include "server/keyspace.h"
 
-enum { OPEN_TRIES = 100, TAG_TRIES = 10, SWEEP_KEYS = 64 };
+enum { OPEN_TRIES = 100, SWEEP_KEYS = 64 };
+
+#define TAG_PATIENCE_NS (15 * RT_NS_PER_S) /* leases pass meanwhile */
+#define TAG_PAUSE_NS    (100 * RT_NS_PER_MS)
 
 static struct engine_change next_tag(void *context, const struct slice *old)
 {
@@ -21,11 +24,14 @@ static struct engine_change next_tag(void *context, const struct slice *old)
 static enum pando_status take_tag_co(struct server_thread *thread, uint64_t *tag, char *error,
                                      size_t error_bytes)
 {
-    enum pando_status status = PANDO_UNKNOWN;
-    for (int i = 0; i < TAG_TRIES &&
-                    (status == PANDO_UNKNOWN || status == PANDO_TIMEOUT || status == PANDO_BROKEN);
-         i++)
+    uint64_t end_ns = rt_now_ns() + TAG_PATIENCE_NS;
+    enum pando_status status =
+        store_modify_co(thread->cursors, slice_of_text("tag"), false, next_tag, tag);
+    while ((status == PANDO_UNKNOWN || status == PANDO_TIMEOUT || status == PANDO_BROKEN) &&
+           rt_now_ns() < end_ns) {
+        rt_sleep_co(TAG_PAUSE_NS);
         status = store_modify_co(thread->cursors, slice_of_text("tag"), false, next_tag, tag);
+    }
     if (status != PANDO_OK)
         snprintf(error, error_bytes, "table '%s': taking a number for this server's cursors: %s",
                  CURSOR_TABLE, pando_status_text(status));

@@ -3,6 +3,8 @@
 Everything comes from Debian packages: the kernel's is downloaded and unpacked, never installed; tools and
 libraries are copied from this machine. What is built lies in BUILD/softroce and is used again.
 """
+import contextlib
+import fcntl
 import gzip
 import lzma
 import os
@@ -147,7 +149,9 @@ class Tree:
 
 def pack(root, to):
     names = run("find", ".", cwd=root)
-    to.write_bytes(run("cpio", "-o", "-H", "newc", "--quiet", "-R", "0:0", input=names, cwd=root))
+    packed = to.with_suffix(".new")
+    packed.write_bytes(run("cpio", "-o", "-H", "newc", "--quiet", "-R", "0:0", input=names, cwd=root))
+    packed.replace(to)  # at once: another guest may be starting from it
 
 
 def providers():
@@ -187,6 +191,14 @@ def build_initramfs(work, build):
     pack(tree.root, work / "initrd")
 
 
+@contextlib.contextmanager
+def alone(work):
+    """Guests of several runs may be prepared at the same time, in one folder."""
+    with open(work / "lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def prepare(build):
     """Where the guest's kernel ("vmlinux") and memory ("initrd") are."""
     work = build / "softroce"
@@ -195,6 +207,7 @@ def prepare(build):
         raise Unavailable("the guest is an x86-64 one, and so must this machine be")
     for name in TOOLS:
         tool(name)
-    fetch_kernel(work)
-    build_initramfs(work, build)
+    with alone(work):
+        fetch_kernel(work)
+        build_initramfs(work, build)
     return work
