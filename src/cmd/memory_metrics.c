@@ -26,6 +26,7 @@ static const char *const method_names[POOL_METHODS] = {
     [POOL_SWEEP] = "sweep",
     [POOL_STATS] = "stats",
     [POOL_WORK] = "work",
+    [POOL_WORK_SEEN] = "work-seen",
 };
 
 static void put_served(const struct memory_metrics *self, struct metrics *out)

@@ -12,14 +12,24 @@
  *           reply     0 8 blocks and 8 8 chunks taken back
  *   STATS   request   empty
  *           reply     struct pool_node_stats
- *   WORK    request and reply are an engine's: what its part on memory nodes does
+ *   WORK    request and reply are an engine's: what its part on memory nodes does, after this node's CPU has
+ *           seen to it that it sees every WRITE that has completed
+ *   WORK_SEEN  the same at once: the caller knows that it sees what it is asked about
  */
 #ifndef POOL_CALL_FMT_H
 #define POOL_CALL_FMT_H
 
 #include <stdint.h>
 
-enum pool_method { POOL_GRANT = 1, POOL_RETURN, POOL_SWEEP, POOL_STATS, POOL_WORK, POOL_METHODS };
+enum pool_method {
+    POOL_GRANT = 1,
+    POOL_RETURN,
+    POOL_SWEEP,
+    POOL_STATS,
+    POOL_WORK,
+    POOL_WORK_SEEN,
+    POOL_METHODS
+};
 
 struct pool_grant_request {
     uint32_t block_bytes;

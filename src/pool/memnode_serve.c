@@ -73,7 +73,8 @@ static enum pando_status serve_work_co(struct memnode *memnode, struct fabric_re
         return PANDO_UNSUPPORTED;
     if (request->from.member == 0)
         return PANDO_DENIED;
-    enum pando_status status = memnode_barrier_co(memnode);
+    enum pando_status status =
+        request->method == POOL_WORK_SEEN ? PANDO_OK : memnode_barrier_co(memnode);
     /* The first client of a pool writes its id. */
     if (status == PANDO_OK)
         status = memnode_word_read(
@@ -98,6 +99,7 @@ static enum pando_status serve(struct memnode *memnode, struct fabric_request *r
         return PANDO_OK;
     }
     case POOL_WORK:
+    case POOL_WORK_SEEN:
         return serve_work_co(memnode, request);
     default:
         return PANDO_UNSUPPORTED;

@@ -12,14 +12,18 @@
 
 static const uint64_t CALL_TIMEOUT_NS = 2 * RT_NS_PER_S;
 
+/* What happens next. Queues are entered at the time they are come to, as by transfers: whoever sends may
+ * be ahead of the world's time, and must not hold up what others send before that. */
+enum rpc_stage { RPC_LEAVE, RPC_ARRIVE, RPC_REPLY_LEAVE, RPC_REPLY_ARRIVE };
+
 struct rpc {
     struct sim_event event;
     struct list link; /* in net->rpcs */
     struct fabric_sim *net;
     enum rpc_kind kind;
     int references; /* the caller, and the network while a message or a server task is under way */
+    enum rpc_stage stage;
     bool done;
-    bool replying;
     bool answered; /* by its server, whatever the status */
     struct rt_task *caller;
     struct process *source;
@@ -31,7 +35,7 @@ struct rpc {
     uint64_t endpoint_id;
     enum pando_status status;
     uint16_t method;
-    uint32_t body_size, reply_size;
+    uint32_t request_bytes, body_size, reply_size;
     uint8_t *body, *reply;
 };
 
@@ -58,12 +62,9 @@ static void rpc_finish(struct rpc *rpc, enum pando_status status)
 
 static void send_reply(struct rpc *rpc, enum pando_status status)
 {
-    double now = (double)sim_now_ns(rpc->net->sim);
     rpc->status = status;
-    rpc->replying = true;
-    double arrival =
-        sim_port_send(rpc->net, &rpc->target->port, now, rpc->reply_size, 1) + sim_jitter(rpc->net);
-    sim_event_at(&rpc->event, (uint64_t)arrival);
+    rpc->stage = RPC_REPLY_LEAVE;
+    sim_event_at(&rpc->event, sim_now_ns(rpc->net->sim) + (uint64_t)sim_jitter(rpc->net));
 }
 
 /* A task on one of the target's loops. */
@@ -131,21 +132,38 @@ static void rpc_serve(struct rpc *rpc)
         send_reply(rpc, PANDO_NO_MEMORY);
 }
 
+static void leave(struct rpc *rpc, struct machine *from, uint32_t bytes, enum rpc_stage next)
+{
+    double now = (double)sim_now_ns(rpc->net->sim);
+    rpc->stage = next;
+    sim_event_at(&rpc->event, (uint64_t)sim_port_send(rpc->net, &from->port, now, bytes, 1));
+}
+
 static void rpc_fire(struct rt_timer *timer)
 {
     struct rpc *rpc = container_of(timer, struct rpc, event.timer);
-    if (!sim_linked(rpc->net, rpc->source->machine, rpc->target)) {
+    bool arrives = rpc->stage == RPC_ARRIVE || rpc->stage == RPC_REPLY_ARRIVE;
+    if (arrives && !sim_linked(rpc->net, rpc->source->machine, rpc->target)) {
         rpc_finish(rpc, PANDO_BROKEN);
         rpc_release(rpc);
         return;
     }
-    if (!rpc->replying) {
+    switch (rpc->stage) {
+    case RPC_LEAVE:
+        leave(rpc, rpc->source->machine, rpc->request_bytes, RPC_ARRIVE);
+        return;
+    case RPC_ARRIVE:
         rpc_serve(rpc);
         return;
+    case RPC_REPLY_LEAVE:
+        leave(rpc, rpc->target, rpc->reply_size, RPC_REPLY_ARRIVE);
+        return;
+    case RPC_REPLY_ARRIVE:
+        rpc->answered = !rpc->done;
+        rpc_finish(rpc, rpc->status);
+        rpc_release(rpc);
+        return;
     }
-    rpc->answered = !rpc->done;
-    rpc_finish(rpc, rpc->status);
-    rpc_release(rpc);
 }
 
 static struct rpc *rpc_send(struct process *source, struct machine *target, enum rpc_kind kind,
@@ -160,20 +178,20 @@ static struct rpc *rpc_send(struct process *source, struct machine *target, enum
     rpc->caller = rt_task_self();
     rpc->source = source;
     rpc->target = target;
+    rpc->request_bytes = body_size;
     sim_event_init(&rpc->event, net->sim, rpc_fire);
     list_push_back(&net->rpcs, &rpc->link);
     rt_charge(RT_COST_VERB);
-    double now = (double)sim_now_ns(net->sim);
+    uint64_t leave_ns = sim_now_ns(net->sim) + (uint64_t)sim_jitter(net);
     uint64_t late_ns = source->dead ? 0 : sim_process_posts(source);
-    double arrival =
-        sim_port_send(net, &source->machine->port, now, body_size, 1) + sim_jitter(net);
-    sim_event_at(&rpc->event, (uint64_t)arrival + late_ns);
+    rpc->stage = RPC_LEAVE;
+    sim_event_at(&rpc->event, leave_ns + late_ns);
     if (source->dead) {
         /* A ghost: nothing was sent, and it learns so after a while. */
         sim_event_cancel(&rpc->event);
-        rpc->replying = true;
+        rpc->stage = RPC_REPLY_ARRIVE;
         rpc->status = PANDO_BROKEN;
-        sim_event_at(&rpc->event, (uint64_t)arrival + net->options.break_ns);
+        sim_event_at(&rpc->event, leave_ns + net->options.break_ns);
     }
     return rpc;
 }

@@ -16,6 +16,7 @@
 #include "tree/dex/log.h"
 #include "tree/dex/map.h"
 #include "tree/dex/records.h"
+#include "tree/dex/visible.h"
 #include "tree/page/page.h"
 
 /* Every technique can be switched off; the last are for tests only and break the engine on
@@ -35,7 +36,7 @@ struct dex_switches {
     bool balance; /* owners give keys to others that have less to do */
     /* Off unless asked for by "+": leaves, too, when that seems to be faster; always, whatever it costs. */
     bool offload_leaves, offload_only;
-    bool cells, replay, invalidate, forget; /* break-cells and so on */
+    bool cells, replay, invalidate, forget, barrier; /* break-cells and so on */
 };
 
 struct dex_stats {
@@ -43,10 +44,10 @@ struct dex_stats {
         checkpoints, log_waits, served, offloaded, takeovers, given, waits;
 };
 
-/* How long calls and READs of a memory node took lately. */
+/* How long READs of a memory node, calls with a barrier and calls without one took lately. */
 enum { DEX_COST_NODES = 64 };
 struct dex_cost {
-    _Atomic uint64_t read_ns, call_ns;
+    _Atomic uint64_t read_ns, call_ns, plain_ns;
 };
 
 struct dex_table {
@@ -60,6 +61,7 @@ struct dex_table {
     struct dex_stats stats;
 
     struct dex_cost costs[DEX_COST_NODES];
+    struct visible visible;
 
     struct frames frames;
     struct cooling cooling;
@@ -266,12 +268,14 @@ struct dex_push {
     const struct map_part *part;
     struct slice key, value;
     bool blob;
+    bool barrier; /* the memory node has to see what was written before */
     /* Out, when it was done. */
     bool was_there, old_blob, shrunk;
     struct slice found; /* its value, or the old blob's address: in the scratch */
     fabric_address leaf;
     struct page_stamp stamp;
     uint64_t end;
+    struct records_ticket ticket; /* for the pair as it is now */
     /* Out in any case: the log has a record of it, and it may count or not. */
     bool doubt;
 };
@@ -303,7 +307,9 @@ PANDO_MUST_CHECK enum pando_status dex_private_end_co(struct dex *self, uint32_t
 /* ---- offload.c ------------------------------------------------------------------------------- */
 
 void dex_read_took(struct dex_table *table, uint16_t node, uint64_t duration_ns);
-bool dex_offload_pays(struct dex *self, fabric_address page, uint8_t level);
+
+/* Whether a memory node is to go on from this page; then it is also decided with or without a barrier. */
+bool dex_offload_pays(struct dex *self, struct dex_push *push, fabric_address page, uint8_t level);
 
 /* BUSY: to be done here after all. */
 PANDO_MUST_CHECK enum pando_status dex_offload_co(struct dex *self, struct dex_push *push,

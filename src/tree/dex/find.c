@@ -191,7 +191,7 @@ static enum pando_status push_co(struct step *step, uint32_t index)
     struct dex_table *table = self->table;
 
     if (step->target->push == NULL || !child_is_ours(step) ||
-        !dex_offload_pays(self, step->word, step->level))
+        !dex_offload_pays(self, step->target->push, step->word, step->level))
         return PANDO_BUSY;
     enum pando_status status =
         dex_offload_co(self, step->target->push, step->word, step->level, step->target->scratch);

@@ -277,6 +277,15 @@ static bool make_push(struct work *work, struct dex_push *push)
     return true;
 }
 
+/* After the log has it: what was kept before, or has no page, is kept as it is now. */
+static void keep_record(const struct work *work, const struct engine_change *change)
+{
+    struct dex_table *table = work->self->table;
+    if (change->what == ENGINE_STORE && !work->edit->raw_blob && !is_long(table, change->value))
+        records_keep(&table->records, records_hash(&table->records, work->key), &work->ticket,
+                     work->key, change->value);
+}
+
 /* It was done elsewhere. */
 static enum pando_status pushed_co(struct work *work, const struct dex_push *push)
 {
@@ -288,6 +297,9 @@ static enum pando_status pushed_co(struct work *work, const struct dex_push *pus
     if (status != PANDO_OK)
         return PANDO_UNKNOWN;
     work->shrunk = push->shrunk;
+    work->ticket = push->ticket;
+    if (push->operation == DEX_WORK_PUT && push->ticket.room)
+        keep_record(work, &(struct engine_change){.what = ENGINE_STORE, .value = push->value});
     if (push->old_blob) {
         fabric_address address;
         memcpy(&address, push->found.data, sizeof(address));
@@ -295,15 +307,6 @@ static enum pando_status pushed_co(struct work *work, const struct dex_push *pus
         (void)freed;
     }
     return PANDO_OK;
-}
-
-/* After the log has it: what was kept before, or has no page, is kept as it is now. */
-static void keep_record(const struct work *work, const struct engine_change *change)
-{
-    struct dex_table *table = work->self->table;
-    if (change->what == ENGINE_STORE && !work->edit->raw_blob && !is_long(table, change->value))
-        records_keep(&table->records, records_hash(&table->records, work->key), &work->ticket,
-                     work->key, change->value);
 }
 
 static enum pando_status try_co(struct work *work, bool *again)

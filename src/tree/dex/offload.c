@@ -4,6 +4,9 @@
  * READs took lately, for each memory node; now and then the other way is tried, so that both are
  * known.
  *
+ * At a leaf a call saves no READ, only the WRITE of a page that is changed and not worth a frame. That is
+ * faster where the memory node need not make sure first that it sees the page (visible.h).
+ *
  * While a call is under way a BUSY frame stands for the page, so that nobody else loads it. What a
  * change touched and is still cached is forgotten afterwards.
  */
@@ -33,13 +36,36 @@ void dex_read_took(struct dex_table *table, uint16_t node, uint64_t duration_ns)
     average(&table->costs[node % DEX_COST_NODES].read_ns, duration_ns);
 }
 
-bool dex_offload_pays(struct dex *self, fabric_address page, uint8_t level)
+static bool or_contrary(struct dex *self, bool pays)
+{
+    return prng_next(&self->prng) % CONTRARY_ONE_OF == 0 ? !pays : pays;
+}
+
+static bool leaf_pays(struct dex *self, struct dex_push *push, fabric_address page,
+                      const struct dex_cost *cost)
+{
+    struct dex_table *table = self->table;
+    uint64_t read_ns = atomic_load_explicit(&cost->read_ns, memory_order_relaxed);
+    uint64_t plain_ns = atomic_load_explicit(&cost->plain_ns, memory_order_relaxed);
+    bool changes = push->operation != DEX_WORK_GET;
+
+    if (!changes && !table->on.offload_leaves)
+        return false;
+    if (!or_contrary(self, plain_ns < (changes ? 2 : 1) * (read_ns + LOCAL_SEARCH_NS)))
+        return false;
+    push->barrier = table->on.barrier && !visible_is(&table->visible, page);
+    return !push->barrier || table->on.offload_leaves ||
+           visible_due(&table->visible, fabric_address_node(page), rt_now_ns());
+}
+
+bool dex_offload_pays(struct dex *self, struct dex_push *push, fabric_address page, uint8_t level)
 {
     struct dex_table *table = self->table;
     struct dex_cost *cost = &table->costs[fabric_address_node(page) % DEX_COST_NODES];
     uint64_t read_ns = atomic_load_explicit(&cost->read_ns, memory_order_relaxed);
     uint64_t call_ns = atomic_load_explicit(&cost->call_ns, memory_order_relaxed);
 
+    push->barrier = table->on.barrier;
     if (!table->on.offload || level > DEX_SUBTREE_LEVEL)
         return false;
     /* Nothing below it is cached but what is clean, unless a page above it was split lately. */
@@ -47,11 +73,10 @@ bool dex_offload_pays(struct dex *self, fabric_address page, uint8_t level)
         return false;
     if (table->on.offload_only)
         return true;
-    /* At a leaf a call saves no round trip, and costs the memory node's time: measured, it loses. */
-    if (level == 0 && !table->on.offload_leaves)
-        return false;
-    bool pays = call_ns * 100 < (level + 1u) * (read_ns + LOCAL_SEARCH_NS) * OVERHEAD_PERCENT;
-    return prng_next(&self->prng) % CONTRARY_ONE_OF == 0 ? !pays : pays;
+    if (level == 0)
+        return leaf_pays(self, push, page, cost);
+    return or_contrary(self, call_ns * 100 <
+                                 (level + 1u) * (read_ns + LOCAL_SEARCH_NS) * OVERHEAD_PERCENT);
 }
 
 /* ---- the call -------------------------------------------------------------------------------- */
@@ -83,14 +108,20 @@ static size_t pack(struct dex *self, const struct dex_push *push, fabric_address
     return sizeof(head) + push->key.size + push->value.size;
 }
 
-static enum pando_status call_co(struct dex *self, uint16_t node, struct slice body, uint8_t *reply,
-                                 uint32_t *size)
+static enum pando_status call_co(struct dex *self, uint16_t node, bool barrier, struct slice body,
+                                 uint8_t *reply, uint32_t *size)
 {
+    struct visible *visible = &self->table->visible;
+    uint16_t method = barrier ? POOL_WORK : POOL_WORK_SEEN;
     enum pando_status status = pool_reconnect_co(self->base.session, node);
     if (status != PANDO_OK)
         return status;
-    return fabric_call_co(pool_endpoint(self->base.session, node), POOL_WORK, body, reply,
-                          FABRIC_CALL_BYTES_MAX, size);
+    uint64_t number = barrier ? visible_begin(visible, node) : 0;
+    status = fabric_call_co(pool_endpoint(self->base.session, node), method, body, reply,
+                            FABRIC_CALL_BYTES_MAX, size);
+    if (barrier && status == PANDO_OK)
+        visible_ended(visible, node, number);
+    return status;
 }
 
 /* The record first: the change has a place in the log before the memory node makes it (R37). */
@@ -155,7 +186,7 @@ static enum pando_status answered_co(struct dex *self, uint16_t node, const stru
 {
     struct pool_retry retry = {0};
     for (;;) {
-        enum pando_status status = call_co(self, node, body, reply, size);
+        enum pando_status status = call_co(self, node, push->barrier, body, reply, size);
         bool unknown = status == PANDO_BROKEN || status == PANDO_TIMEOUT;
         if (!unknown || push->operation == DEX_WORK_GET)
             return status;
@@ -187,7 +218,8 @@ enum pando_status dex_offload_co(struct dex *self, struct dex_push *push, fabric
         uint64_t begin_ns = rt_now_ns();
         size_t bytes = pack(self, push, page, level, slot, body);
         status = answered_co(self, node, push, slice_of(body, bytes), scratch->intent, &size);
-        average(&table->costs[node % DEX_COST_NODES].call_ns, rt_now_ns() - begin_ns);
+        struct dex_cost *cost = &table->costs[node % DEX_COST_NODES];
+        average(push->barrier ? &cost->call_ns : &cost->plain_ns, rt_now_ns() - begin_ns);
     }
     if (slot != 0 && status != PANDO_UNKNOWN)
         pool_intent_give(self->base.session, slot);
@@ -196,7 +228,7 @@ enum pando_status dex_offload_co(struct dex *self, struct dex_push *push, fabric
     if (status == PANDO_OK)
         dex_count(&table->stats.offloaded);
     if (changes)
-        (void)dex_forget_record(table, push->key);
+        push->ticket = dex_forget_record(table, push->key);
     if (changes && push->leaf != 0 && push->leaf != page) /* of that there is only our frame */
         forget_leaf_co(self, push->leaf);
     /* What it will not do is done here. Its record does no harm if that succeeds, or if it is known to be

@@ -1,5 +1,5 @@
 /*
- * offload_fmt.h - an operation that a memory node does: POOL_WORK calls of this engine. Requests come
+ * offload_fmt.h - an operation that a memory node does: POOL_WORK(_SEEN) calls of this engine. Requests come
  * from members, and are checked like everything from outside.
  *
  *   request    0 2 the engine's number here: DEX_WORK   2 1 operation   3 1 1: the value is a blob's

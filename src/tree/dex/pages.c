@@ -91,6 +91,8 @@ enum pando_status dex_change_co(struct dex *self, struct dex_scratch *scratch,
     } else {
         status = pool_persist_co(self->base.session, node, ops, count, &self->table->closing);
     }
+    for (unsigned i = 0; i < change->count; i++)
+        visible_wrote(&self->table->visible, page_address(change->images[i]));
     if (slot != 0 && status == PANDO_OK)
         pool_intent_give(self->base.session, slot);
     return status;

@@ -36,6 +36,7 @@ static const struct engine_switch switches[] = {
     {"break-replay", offsetof(struct dex_switches, replay)},
     {"break-invalidate", offsetof(struct dex_switches, invalidate)},
     {"break-forget", offsetof(struct dex_switches, forget)},
+    {"break-barrier", offsetof(struct dex_switches, barrier)},
 };
 enum { SWITCHES = sizeof(switches) / sizeof(switches[0]) };
 

@@ -66,6 +66,7 @@ static bool drained(struct dex_table *table, unsigned parity)
 void dex_publish_co(struct dex *self, struct map *map)
 {
     struct dex_table *table = self->table;
+    visible_forget(&table->visible); /* what has become ours was written by others */
     struct map *former = atomic_exchange(&table->map, map);
     uint32_t generation = atomic_fetch_add(&table->generation, 1);
 
