@@ -18,7 +18,8 @@
 enum { PROCESSES_MAX = 4, PATH_BYTES = 64, URI_BYTES = 512, SECONDS = 300 };
 
 static const uint64_t WINDOW_BYTES = 512 << 20;
-static const uint64_t PINNED_BYTES = 128 << 20; /* where all of it has to be there at once */
+/* Where all of it has to be there at once; and yet a chunk for each size of blocks and each thread. */
+static const uint64_t PINNED_BYTES = 256 << 20;
 
 struct memory_processes {
     const char *fabric;
