@@ -54,7 +54,7 @@ static const struct config_option options[] = {
              "queue, handover, twolevel, cache, lockread, backoff, reuse, adopt, merge; without "
              "onchip a "
              "simulated pool's lock words are as slow as host memory. dex has partition, cache, "
-             "cooling-map, path-aware, admission, offload, prefetch, log, merge, balance.",
+             "cooling-map, path-aware, admission, records, offload, prefetch, log, merge, balance.",
      CONFIG_TEXT_INTO(struct settings, without)},
     {.name = "workload",
      .metavar = "NAME",

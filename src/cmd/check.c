@@ -74,8 +74,10 @@ static const struct config_option options[] = {
      CONFIG_TEXT_INTO(struct settings, without)},
     {.name = "break",
      .metavar = "LIST",
-     .help = "What to break on purpose, to see that it is noticed: fencing, recovery, or what the "
-             "engine offers (sherman: cells, fences, intents; dex: replay, invalidate).",
+     .help =
+         "What to break on purpose, to see that it is noticed: fencing, recovery, or what the "
+         "engine offers (sherman: cells, fences, intents; dex: cells, replay, invalidate, forget, "
+         "barrier).",
      CONFIG_TEXT_INTO(struct settings, broken)},
     {.name = "trace",
      .help = "Print the events of one seed.",
