@@ -48,7 +48,7 @@ static bool job_read(struct job *job)
         return false;
     job->key = slice_of(body.data + sizeof(*head), head->key_bytes);
     job->value = slice_of(job->key.data + job->key.size, head->value_bytes);
-    if (head->operation != DEX_WORK_PUT)
+    if (head->operation == DEX_WORK_GET || head->operation == DEX_WORK_DELETE)
         return head->value_bytes == 0;
     if (head->blob)
         return head->value_bytes == 8 && head->value_size == 0;
@@ -133,7 +133,9 @@ static enum pando_status change_leaf(struct job *job, uint32_t index, bool found
             1; /* done by an earlier call, and perhaps more since */
         return PANDO_OK;
     }
-    if (job->head.operation == DEX_WORK_PUT) {
+    if (job->head.operation != DEX_WORK_DELETE && !dex_work_changes(job->head.operation, found))
+        return PANDO_OK;
+    if (job->head.operation != DEX_WORK_DELETE) {
         struct page_pair pair = {job->key, job->value, job->head.blob == 1};
         if (!page_room(&job->layout, job->page, found ? index : UINT32_MAX, pair.key.size,
                        pair.value.size))

@@ -258,23 +258,28 @@ static enum pando_status release_co(struct work *work, bool changed, bool write_
     return status;
 }
 
-/* What a memory node could do: a change that needs to know nothing, as it is known before. False: none. */
+/* What a memory node could do: a change that needs to know no more than whether the key is there. False:
+ * none. One that may come to nothing is asked for only where there is no log: its record would be there
+ * before that is known. */
 static bool make_push(struct work *work, struct dex_push *push)
 {
     const unsigned put = ENGINE_BLIND | ENGINE_ANYWHERE;
+    const struct dex_table *table = work->self->table;
     struct slice nothing = {0};
     *push = (struct dex_push){.part = work->part, .key = work->key};
-    if (!work->self->table->on.offload || (work->edit->how & put) != put)
+    if (!table->on.offload || (work->edit->how & put) != put)
         return false;
     struct engine_change present = work->edit->fn(work->edit->context, &nothing);
     struct engine_change absent = work->edit->fn(work->edit->context, NULL);
-    push->operation = present.what == ENGINE_REMOVE ? DEX_WORK_DELETE : DEX_WORK_PUT;
-    push->value = present.value;
-    if (push->operation == DEX_WORK_PUT)
-        return present.what == ENGINE_STORE && absent.what == ENGINE_STORE &&
-               !is_long(work->self->table, present.value);
-    push->value = nothing;
-    return true;
+    bool stores = present.what == ENGINE_STORE, inserts = absent.what == ENGINE_STORE;
+    if (present.what == ENGINE_REMOVE) {
+        push->operation = DEX_WORK_DELETE;
+        return true;
+    }
+    push->operation = !inserts ? DEX_WORK_UPDATE : !stores ? DEX_WORK_INSERT : DEX_WORK_PUT;
+    push->value = stores ? present.value : absent.value;
+    return (stores || inserts) && (!table->on.log || (stores && inserts)) &&
+           !is_long(table, push->value);
 }
 
 /* After the log has it: what was kept before, or has no page, is kept as it is now. */
@@ -298,7 +303,8 @@ static enum pando_status pushed_co(struct work *work, const struct dex_push *pus
         return PANDO_UNKNOWN;
     work->shrunk = push->shrunk;
     work->ticket = push->ticket;
-    if (push->operation == DEX_WORK_PUT && push->ticket.room)
+    if (push->operation != DEX_WORK_DELETE && push->ticket.room &&
+        dex_work_changes(push->operation, push->was_there))
         keep_record(work, &(struct engine_change){.what = ENGINE_STORE, .value = push->value});
     if (push->old_blob) {
         fabric_address address;

@@ -167,7 +167,8 @@ static enum pando_status reply_read(struct dex_push *push, const uint8_t *reply,
         return PANDO_CORRUPT;
     memcpy(&head, reply, sizeof(head));
     push->was_there = head.was_there == 1;
-    push->old_blob = head.blob == 1;
+    push->old_blob = head.blob == 1 && (push->operation == DEX_WORK_GET ||
+                                        dex_work_changes(push->operation, push->was_there));
     push->shrunk = head.shrunk == 1;
     push->leaf = head.leaf;
     /* Whether a key that is deleted had been there was told by a reply that was lost. */

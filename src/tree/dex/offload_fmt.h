@@ -22,6 +22,7 @@
 #ifndef TREE_DEX_OFFLOAD_FMT_H
 #define TREE_DEX_OFFLOAD_FMT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { DEX_WORK = 1 };
@@ -29,7 +30,21 @@ enum { DEX_WORK = 1 };
 /* A leaf that uses less than one of so many parts of itself should be merged. */
 enum { DEX_UNDERFULL = 4 };
 
-enum dex_work { DEX_WORK_GET, DEX_WORK_PUT, DEX_WORK_DELETE, DEX_WORKS };
+enum dex_work {
+    DEX_WORK_GET,
+    DEX_WORK_PUT,
+    DEX_WORK_DELETE,
+    DEX_WORK_INSERT, /* only if the key is not there */
+    DEX_WORK_UPDATE, /* only if it is */
+    DEX_WORKS
+};
+
+/* Whether a key that was there, or not, is changed by it. */
+static inline bool dex_work_changes(unsigned operation, bool was_there)
+{
+    return operation == DEX_WORK_PUT || (operation == DEX_WORK_INSERT && !was_there) ||
+           ((operation == DEX_WORK_UPDATE || operation == DEX_WORK_DELETE) && was_there);
+}
 
 struct dex_work_request {
     uint16_t engine;
