@@ -269,6 +269,7 @@ struct dex_push {
     struct slice key, value;
     bool blob;
     bool barrier; /* the memory node has to see what was written before */
+    bool keep;    /* the leaf is to be kept, not asked for */
     /* Out, when it was done. */
     bool was_there, old_blob, shrunk;
     struct slice found; /* its value, or the old blob's address: in the scratch */
@@ -300,6 +301,9 @@ struct dex_spot {
 
 PANDO_MUST_CHECK enum pando_status dex_find_co(struct dex *self, const struct dex_target *target,
                                                struct dex_spot *spot);
+
+/* Whether a leaf that was missed is to be kept. */
+bool dex_admits(struct dex *self);
 
 /* The end of what was done with a private frame. */
 PANDO_MUST_CHECK enum pando_status dex_private_end_co(struct dex *self, uint32_t frame);

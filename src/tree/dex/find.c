@@ -111,18 +111,23 @@ static enum pando_status rewarm(struct step *step, uint32_t index)
 
 /* ---- what is not ----------------------------------------------------------------------------- */
 
-static bool admitted(struct step *step)
+bool dex_admits(struct dex *self)
 {
-    struct dex_switches *on = &step->self->table->on;
-    if (step->level > 0 || step->target->keep)
-        return true;
-    if (!on->cache)
+    const struct dex_table *table = self->table;
+    if (!table->on.cache)
         return false;
     /* While there is room nobody has to go for it. */
-    if (!on->admission || atomic_load_explicit(&step->self->table->fresh, memory_order_relaxed) <
-                              step->self->table->frames.count)
+    if (!table->on.admission ||
+        atomic_load_explicit(&table->fresh, memory_order_relaxed) < table->frames.count)
         return true;
-    return prng_next(&step->self->prng) % ADMIT_ONE_OF == 0;
+    return prng_next(&self->prng) % ADMIT_ONE_OF == 0;
+}
+
+static bool admitted(struct step *step)
+{
+    const struct dex_push *push = step->target->push;
+    return step->level > 0 || step->target->keep || (push != NULL && push->keep) ||
+           dex_admits(step->self);
 }
 
 /* The page is in a frame that is BUSY and in the mapping: keeps it, or leaves it to this task. */

@@ -51,6 +51,10 @@ static bool leaf_pays(struct dex *self, struct dex_push *push, fabric_address pa
 
     if (!changes && !table->on.offload_leaves)
         return false;
+    /* A leaf that is changed again and again is to be cached in the end. */
+    push->keep = changes && dex_admits(self);
+    if (push->keep)
+        return false;
     if (!or_contrary(self, plain_ns < (changes ? 2 : 1) * (read_ns + LOCAL_SEARCH_NS)))
         return false;
     push->barrier = table->on.barrier && !visible_is(&table->visible, page);
