@@ -184,7 +184,7 @@ static void build(struct cluster *cluster)
                   .delay = 0.05,
                   .delay_ns = 20000,
                   .late_cpu = 0.2,
-                  .late_cpu_ns = 200000,
+                  .late_cpu_ns = 200000, /* keys change hands in less */
                   .no_fencing = options->no_fencing},
         .shuffle = true,
         .race_probability = 0.05,

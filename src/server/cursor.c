@@ -25,12 +25,13 @@ static enum pando_status take_tag_co(struct server_thread *thread, uint64_t *tag
                                      size_t error_bytes)
 {
     uint64_t end_ns = rt_now_ns() + TAG_PATIENCE_NS;
-    enum pando_status status =
-        store_modify_co(thread->cursors, slice_of_text("tag"), false, next_tag, tag);
-    while ((status == PANDO_UNKNOWN || status == PANDO_TIMEOUT || status == PANDO_BROKEN) &&
-           rt_now_ns() < end_ns) {
-        rt_sleep_co(TAG_PAUSE_NS);
+    enum pando_status status;
+    for (;;) {
         status = store_modify_co(thread->cursors, slice_of_text("tag"), false, next_tag, tag);
+        bool passes = status == PANDO_UNKNOWN || status == PANDO_TIMEOUT || status == PANDO_BROKEN;
+        if (!passes || rt_now_ns() > end_ns)
+            break;
+        rt_sleep_co(TAG_PAUSE_NS);
     }
     if (status != PANDO_OK)
         snprintf(error, error_bytes, "table '%s': taking a number for this server's cursors: %s",

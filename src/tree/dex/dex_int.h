@@ -34,7 +34,7 @@ struct dex_switches {
     bool log;         /* an acknowledged write survives this process: durability */
     bool merge;
     bool balance; /* owners give keys to others that have less to do */
-    /* Off unless asked for by "+": leaves, too, when that seems to be faster; always, whatever it costs. */
+    /* Off unless asked for by "+": gets of leaves, too, and leaves whatever the barrier costs; always. */
     bool offload_leaves, offload_only;
     bool cells, replay, invalidate, forget, barrier; /* break-cells and so on */
 };

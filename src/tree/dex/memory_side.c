@@ -133,7 +133,7 @@ static enum pando_status change_leaf(struct job *job, uint32_t index, bool found
             1; /* done by an earlier call, and perhaps more since */
         return PANDO_OK;
     }
-    if (job->head.operation != DEX_WORK_DELETE && !dex_work_changes(job->head.operation, found))
+    if (!dex_work_changes(job->head.operation, found))
         return PANDO_OK;
     if (job->head.operation != DEX_WORK_DELETE) {
         struct page_pair pair = {job->key, job->value, job->head.blob == 1};
@@ -141,7 +141,7 @@ static enum pando_status change_leaf(struct job *job, uint32_t index, bool found
                        pair.value.size))
             return PANDO_FULL;
         page_put(&job->layout, job->page, index, found, &pair, job->other);
-    } else if (found) {
+    } else {
         page_remove(&job->layout, job->page, index);
         head[offsetof(struct dex_work_reply, shrunk)] =
             page_used(&job->layout, job->page) * DEX_UNDERFULL < job->layout.page_bytes;

@@ -283,12 +283,13 @@ static bool make_push(struct work *work, struct dex_push *push)
 }
 
 /* After the log has it: what was kept before, or has no page, is kept as it is now. */
-static void keep_record(const struct work *work, const struct engine_change *change)
+static void keep_record(const struct work *work, const struct records_ticket *ticket,
+                        struct slice value)
 {
     struct dex_table *table = work->self->table;
-    if (change->what == ENGINE_STORE && !work->edit->raw_blob && !is_long(table, change->value))
-        records_keep(&table->records, records_hash(&table->records, work->key), &work->ticket,
-                     work->key, change->value);
+    if (!work->edit->raw_blob && !is_long(table, value))
+        records_keep(&table->records, records_hash(&table->records, work->key), ticket, work->key,
+                     value);
 }
 
 /* It was done elsewhere. */
@@ -302,10 +303,9 @@ static enum pando_status pushed_co(struct work *work, const struct dex_push *pus
     if (status != PANDO_OK)
         return PANDO_UNKNOWN;
     work->shrunk = push->shrunk;
-    work->ticket = push->ticket;
     if (push->operation != DEX_WORK_DELETE && push->ticket.room &&
         dex_work_changes(push->operation, push->was_there))
-        keep_record(work, &(struct engine_change){.what = ENGINE_STORE, .value = push->value});
+        keep_record(work, &push->ticket, push->value);
     if (push->old_blob) {
         fabric_address address;
         memcpy(&address, push->found.data, sizeof(address));
@@ -362,8 +362,8 @@ static enum pando_status try_co(struct work *work, bool *again)
     status = dex_settle_co(self, work->end);
     if (changed && status != PANDO_OK)
         return PANDO_UNKNOWN;
-    if (changed && (private || work->ticket.room))
-        keep_record(work, &change);
+    if (changed && change.what == ENGINE_STORE && (private || work->ticket.room))
+        keep_record(work, &work->ticket, change.value);
     if (status == PANDO_OK && frees) {
         enum pando_status freed = blob_free_co(self->base.session, table->id, work->old_address);
         (void)freed;
