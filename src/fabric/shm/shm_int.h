@@ -124,7 +124,7 @@ struct shm_endpoint {
     bool reconnecting;
     struct rt_waitq reconnected;
 
-    /* post.c: lists prefetched and not yet executed; the poller is linked while there are any */
+    /* post.c: lists not yet executed; the poller is linked while there are any */
     struct fabric_list *deferred;
     struct fabric_list **deferred_end;
     struct rt_poller poller;
