@@ -78,17 +78,22 @@ static void fail(struct run *run, const char *what)
 
 /* ---- lanes ----------------------------------------------------------------------------------- */
 
-static struct fabric_op make_op(const struct bench_spec *spec, uint64_t offset, void *buffer)
+static void make_op(struct fabric_op *op, const struct bench_spec *spec, uint64_t offset,
+                    void *buffer)
 {
     switch (spec->kind) {
     case FABRIC_READ:
-        return fabric_read(offset, buffer, spec->size);
+        *op = fabric_read(offset, buffer, spec->size);
+        break;
     case FABRIC_WRITE:
-        return fabric_write(offset, buffer, spec->size);
+        *op = fabric_write(offset, buffer, spec->size);
+        break;
     case FABRIC_CAS:
-        return fabric_cas(offset, 0, 0);
-    default:
-        return fabric_faa(offset, 0);
+        *op = fabric_cas(offset, 0, 0);
+        break;
+    case FABRIC_FAA:
+        *op = fabric_faa(offset, 0);
+        break;
     }
 }
 
@@ -100,10 +105,10 @@ static unsigned fill_list(struct lane *lane)
     unsigned node, ignored;
     uint64_t offset = bench_addresses_next(&lane->addresses, &node);
 
-    ops[0] = make_op(spec, offset, lane->buffers);
+    make_op(&ops[0], spec, offset, lane->buffers);
     for (unsigned i = 1; i < spec->list; i++) {
         offset = bench_addresses_next(&lane->addresses, &ignored);
-        ops[i] = make_op(spec, offset, lane->buffers + i * bench_buffer_stride(spec));
+        make_op(&ops[i], spec, offset, lane->buffers + i * bench_buffer_stride(spec));
     }
     return node;
 }

@@ -13,7 +13,7 @@
 
 enum {
     READS_PER_POLL = 8,
-    PREFETCH_LISTS = 64,
+    PREFETCH_LISTS = 24,
 };
 
 static struct tcp_fabric *fabric_of(struct connection *connection)
