@@ -2,24 +2,25 @@
  * post.c - lists: executed by the CPU of whoever posts them.
  *
  * What costs time here is cache misses. A lone task has nothing to overlap them with, so its list
- * is executed at once. When others could run, the list waits for the end of the loop's turn; then
- * the cache lines of all that wait are asked for, one after the other, and the lists are executed
- * behind that. Asking when the list comes would be earlier and is slower by half: a prefetch whose
- * page is not in the TLB holds up all that follows it until the page is found, and only prefetches
- * side by side look for their pages side by side. A long transfer overlaps its own misses: it is
- * executed at once, too.
+ * is executed at once. When others could run, the list waits for the end of the loop's turn, and
+ * its cache lines are asked for. Those of a list of several lines are asked for when it comes: they
+ * are fetched side by side, while other tasks run. Those of short lists are asked for at the end
+ * of the turn, all in a row: a prefetch whose page is not in the TLB holds up all that follows it
+ * until the page is found, and only prefetches side by side look for their pages side by side. A
+ * long transfer overlaps its own misses: it is executed at once, too.
  */
 #include "fabric/shm/shm_int.h"
 
 enum {
     AT_ONCE_MAX = 16, /* then the loop gets a turn: timers and descriptors want to be looked at */
     LINE_BYTES = 64,
+    SHORT_BYTES = 256, /* up to here a list has too few lines to overlap them with each other */
     LONG_BYTES = 2048, /* a list of so many bytes needs no help */
     PREFETCH_LINES_MAX = LONG_BYTES / LINE_BYTES + 1,
     PREFETCH_LISTS_MAX = 64, /* ahead of the one that is executed: they are to stay in the cache */
 };
 
-static void prefetch(const struct window *window, const struct fabric_op *op)
+static void prefetch_op(const struct window *window, const struct fabric_op *op)
 {
     const uint8_t *at = window_at(window, op->offset, op->size);
     if (at == NULL)
@@ -34,6 +35,20 @@ static void prefetch(const struct window *window, const struct fabric_op *op)
         else
             __builtin_prefetch((const void *)line, 1);
     }
+}
+
+static void prefetch(const struct shm_endpoint *endpoint, const struct fabric_list *list)
+{
+    for (uint32_t i = 0; i < list->count; i++)
+        prefetch_op(endpoint->window, &list->ops[i]);
+}
+
+static uint64_t bytes_of(const struct fabric_list *list)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < list->count; i++)
+        bytes += list->ops[i].size;
+    return bytes;
 }
 
 static struct fabric_list *deferred_take(struct shm_endpoint *endpoint)
@@ -61,14 +76,14 @@ static enum pando_status execute(struct shm_endpoint *endpoint, struct fabric_li
     return window_execute(endpoint->window, list->ops, list->count);
 }
 
-/* How many of the lists that wait it was. */
-static unsigned prefetch_deferred(const struct shm_endpoint *endpoint)
+/* The next of the lists that wait; how many. */
+static unsigned prefetch_short(const struct shm_endpoint *endpoint)
 {
     unsigned count = 0;
     for (const struct fabric_list *list = endpoint->deferred;
          list != NULL && count < PREFETCH_LISTS_MAX; list = list->next, count++) {
-        for (uint32_t i = 0; i < list->count; i++)
-            prefetch(endpoint->window, &list->ops[i]);
+        if (bytes_of(list) <= SHORT_BYTES)
+            prefetch(endpoint, list);
     }
     return count;
 }
@@ -79,7 +94,7 @@ static bool execute_deferred(struct rt_poller *poller)
 
     endpoint->executed_at_once = 0;
     while (endpoint->deferred != NULL) {
-        unsigned ready = prefetch_deferred(endpoint);
+        unsigned ready = prefetch_short(endpoint);
         for (; ready > 0 && endpoint->deferred != NULL; ready--) {
             struct fabric_list *list = deferred_take(endpoint);
             fabric_list_done(&endpoint->base, list, execute(endpoint, list));
@@ -96,24 +111,19 @@ void shm_lists_init(struct shm_endpoint *endpoint)
     endpoint->executed_at_once = 0;
 }
 
-static bool is_long(const struct fabric_list *list)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < list->count; i++)
-        bytes += list->ops[i].size;
-    return bytes >= LONG_BYTES;
-}
-
 void shm_lists_post(struct fabric_endpoint *base, struct fabric_list *list)
 {
     struct shm_endpoint *endpoint = shm_endpoint_of(base);
+    uint64_t bytes = bytes_of(list);
 
     if (endpoint->deferred == NULL && endpoint->executed_at_once < AT_ONCE_MAX &&
-        (rt_loop_runnable(base->loop) == 0 || is_long(list))) {
+        (rt_loop_runnable(base->loop) == 0 || bytes >= LONG_BYTES)) {
         endpoint->executed_at_once++;
         fabric_list_done(base, list, execute(endpoint, list));
         return;
     }
+    if (bytes > SHORT_BYTES)
+        prefetch(endpoint, list);
     deferred_add(endpoint, list);
 }
 
