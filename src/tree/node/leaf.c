@@ -345,25 +345,33 @@ static inline bool covers_word(const struct node_header *header, const struct fe
     return node_covers(header, key);
 }
 
-/* By their words; the keys themselves are compared where those are equal. */
-static void sort_by_words(struct node_entry *entries, const uint64_t *words, uint32_t count)
+static bool words_rise(const uint64_t *words, uint32_t count)
+{
+    bool rise = true;
+    for (uint32_t i = 1; i < count; i++)
+        rise &= words[i - 1] < words[i];
+    return rise;
+}
+
+/* By their words: each pair goes where as many are below it, so that no branch depends on their order.
+ * False, and nothing done, if two words are equal: then the words do not say all. */
+static bool sort_by_words(struct node_entry *entries, const uint64_t *words, uint32_t count)
 {
     struct node_entry sorted[SORT_WORDS_MAX];
-    uint64_t sorted_words[SORT_WORDS_MAX];
+    uint64_t taken[(SORT_WORDS_MAX + 63) / 64] = {0};
 
+    if (words_rise(words, count))
+        return true;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t to = i;
-        for (; to > 0 && (sorted_words[to - 1] > words[i] ||
-                          (sorted_words[to - 1] == words[i] &&
-                           slice_compare(sorted[to - 1].key, entries[i].key) > 0));
-             to--) {
-            sorted_words[to] = sorted_words[to - 1];
-            sorted[to] = sorted[to - 1];
-        }
-        sorted_words[to] = words[i];
-        sorted[to] = entries[i];
+        uint32_t rank = search_rank(words, count, words[i]);
+        uint64_t bit = (uint64_t)1 << rank % 64;
+        if ((taken[rank / 64] & bit) != 0)
+            return false;
+        taken[rank / 64] |= bit;
+        sorted[rank] = entries[i];
     }
     memcpy(entries, sorted, count * sizeof(*entries));
+    return true;
 }
 
 /* In place and without recursion; leaves are small, and often partly in order. */
@@ -416,12 +424,9 @@ bool leaf_entries(const struct node_layout *layout, const struct node_header *he
         }
         offset += cell_bytes;
     }
-    if (found <= SORT_WORDS_MAX)
-        sort_by_words(entries, words, found);
-    else
-        sort_entries(entries, found);
-    if (has_twins(entries, found))
-        return false;
     *count = found;
-    return true;
+    if (found <= SORT_WORDS_MAX && sort_by_words(entries, words, found))
+        return true; /* where words differ, keys do */
+    sort_entries(entries, found);
+    return !has_twins(entries, found);
 }

@@ -194,3 +194,8 @@ uint32_t search_below(const uint64_t *words, uint32_t count, uint64_t word)
     }
     return (uint32_t)(base - words) + chosen.below(base, count, word);
 }
+
+uint32_t search_rank(const uint64_t *words, uint32_t count, uint64_t word)
+{
+    return chosen.below(words, count, word);
+}

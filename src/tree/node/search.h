@@ -21,6 +21,9 @@ uint32_t search_separators(const uint8_t *separators, uint32_t count, uint64_t k
 /* How many of the rising words are below this one. */
 uint32_t search_below(const uint64_t *words, uint32_t count, uint64_t word);
 
+/* The same of words in any order: all are looked at. */
+uint32_t search_rank(const uint64_t *words, uint32_t count, uint64_t word);
+
 /* All that this processor can run, so that tests reach them; the last one is what the functions
  * above use. */
 struct search_implementation {
