@@ -81,6 +81,14 @@ static bool arrive(const struct batch *batch, struct lane *lane, uint8_t level)
     return page_level(bytes) == level && !page_dead(bytes) && page_side(bytes, lane->op->key) == 0;
 }
 
+/* A lane goes on, in the next place; most are there already. */
+static void go_on(struct batch *batch, unsigned from, unsigned *kept)
+{
+    if (*kept != from)
+        batch->lanes[*kept] = batch->lanes[from];
+    ++*kept;
+}
+
 /* All lanes to their leaves; lanes that cannot be led there drop out. */
 static void descend(struct batch *batch)
 {
@@ -102,14 +110,14 @@ static void descend(struct batch *batch)
         kept = 0;
         for (unsigned i = 0; i < batch->count; i++) {
             if (step_down(batch, &batch->lanes[i]))
-                batch->lanes[kept++] = batch->lanes[i];
+                go_on(batch, i, &kept);
         }
         batch->count = kept;
         level--;
         kept = 0;
         for (unsigned i = 0; i < batch->count; i++) {
             if (arrive(batch, &batch->lanes[i], level))
-                batch->lanes[kept++] = batch->lanes[i];
+                go_on(batch, i, &kept);
         }
         batch->count = kept;
     }
@@ -244,7 +252,7 @@ static void get_records(struct batch *batch)
                                                         op->capacity, &op->size, &lane->ticket))
             op->status = PANDO_OK;
         else
-            batch->lanes[left++] = *lane;
+            go_on(batch, i, &left);
     }
     batch->count = left;
 }
