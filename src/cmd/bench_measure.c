@@ -78,22 +78,17 @@ static void fail(struct run *run, const char *what)
 
 /* ---- lanes ----------------------------------------------------------------------------------- */
 
-static void make_op(struct fabric_op *op, const struct bench_spec *spec, uint64_t offset,
-                    void *buffer)
+static struct fabric_op make_op(const struct bench_spec *spec, uint64_t offset, void *buffer)
 {
     switch (spec->kind) {
     case FABRIC_READ:
-        *op = fabric_read(offset, buffer, spec->size);
-        break;
+        return fabric_read(offset, buffer, spec->size);
     case FABRIC_WRITE:
-        *op = fabric_write(offset, buffer, spec->size);
-        break;
+        return fabric_write(offset, buffer, spec->size);
     case FABRIC_CAS:
-        *op = fabric_cas(offset, 0, 0);
-        break;
-    case FABRIC_FAA:
-        *op = fabric_faa(offset, 0);
-        break;
+        return fabric_cas(offset, 0, 0);
+    default:
+        return fabric_faa(offset, 0);
     }
 }
 
@@ -105,10 +100,10 @@ static unsigned fill_list(struct lane *lane)
     unsigned node, ignored;
     uint64_t offset = bench_addresses_next(&lane->addresses, &node);
 
-    make_op(&ops[0], spec, offset, lane->buffers);
+    ops[0] = make_op(spec, offset, lane->buffers);
     for (unsigned i = 1; i < spec->list; i++) {
         offset = bench_addresses_next(&lane->addresses, &ignored);
-        make_op(&ops[i], spec, offset, lane->buffers + i * bench_buffer_stride(spec));
+        ops[i] = make_op(spec, offset, lane->buffers + i * bench_buffer_stride(spec));
     }
     return node;
 }

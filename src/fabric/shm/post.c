@@ -17,7 +17,7 @@ enum {
     SHORT_BYTES = 256, /* up to here a list has too few lines to overlap them with each other */
     LONG_BYTES = 2048, /* a list of so many bytes needs no help */
     PREFETCH_LINES_MAX = LONG_BYTES / LINE_BYTES + 1,
-    PREFETCH_LISTS_MAX = 64, /* ahead of the one that is executed: they are to stay in the cache */
+    PREFETCH_LISTS_MAX = 64, /* more would drive each other out of the cache */
 };
 
 static void prefetch_op(const struct window *window, const struct fabric_op *op)
@@ -76,7 +76,7 @@ static enum pando_status execute(struct shm_endpoint *endpoint, struct fabric_li
     return window_execute(endpoint->window, list->ops, list->count);
 }
 
-/* The next of the lists that wait; how many. */
+/* For as many of the lists that wait as the cache can hold: how many. */
 static unsigned prefetch_short(const struct shm_endpoint *endpoint)
 {
     unsigned count = 0;
@@ -94,8 +94,7 @@ static bool execute_deferred(struct rt_poller *poller)
 
     endpoint->executed_at_once = 0;
     while (endpoint->deferred != NULL) {
-        unsigned ready = prefetch_short(endpoint);
-        for (; ready > 0 && endpoint->deferred != NULL; ready--) {
+        for (unsigned ready = prefetch_short(endpoint); ready > 0; ready--) {
             struct fabric_list *list = deferred_take(endpoint);
             fabric_list_done(&endpoint->base, list, execute(endpoint, list));
         }

@@ -13,7 +13,7 @@
 
 enum {
     READS_PER_POLL = 8,
-    PREFETCH_LISTS = 24,
+    PREFETCH_LISTS = 24, /* at once; 64 were 3 % slower */
 };
 
 static struct tcp_fabric *fabric_of(struct connection *connection)

@@ -175,9 +175,9 @@ static bool slot_has(const struct records *records, const word *slot, struct sli
     }
     size_t value_bytes = slot_read(records, slot, bytes, &key_bytes);
     const uint8_t *begin = bytes + (records->key_size == 0 ? SIZES : 0);
-    bool compared = records->key_size == sizeof(begins);
+    bool is_word = records->key_size == sizeof(begins); /* and was compared above */
 
-    if (value_bytes == SIZE_MAX || (!compared && !slice_equal(slice_of(begin, key_bytes), key)))
+    if (value_bytes == SIZE_MAX || (!is_word && !slice_equal(slice_of(begin, key_bytes), key)))
         return false;
     *value = slice_of(begin + key_bytes, value_bytes);
     return true;
