@@ -164,6 +164,30 @@ static void test_forgotten(void)
     records_destroy(&records);
 }
 
+/* Keys that begin alike and whose hashes have the same tag are told apart by the rest of them. */
+static void test_alike(uint32_t key_size)
+{
+    struct {
+        uint64_t begin, rest;
+    } kept = {1, 0}, other = {1, 1};
+    struct slice a = slice_of(&kept, sizeof(kept)), b = slice_of(&other, sizeof(other));
+    struct records_ticket ticket;
+    uint64_t value = 5, out = 0;
+
+    create(1024, key_size, key_size != 0 ? 8 : 0);
+    records.count = 1;
+    uint64_t hash = records_hash(&records, a);
+    while (records_hash(&records, b) >> 56 != hash >> 56)
+        other.rest++;
+    CHECK(!get(a, &out, &ticket));
+    records_keep(&records, hash, &ticket, a, slice_of(&value, sizeof(value)));
+    CHECK(get(a, &out, &ticket) && out == value);
+    CHECK(!get(b, &out, &ticket));
+    (void)records_forget(&records, b);
+    CHECK(get(a, &out, &ticket) && out == value);
+    records_destroy(&records);
+}
+
 static void test_varying(void)
 {
     uint8_t value[300] = {1, 2, 3}, out[300];
@@ -250,6 +274,8 @@ int main(void)
     test_tickets();
     test_replacement();
     test_forgotten();
+    test_alike(16);
+    test_alike(0);
     test_varying();
     test_threads();
     return 0;
