@@ -40,11 +40,12 @@ struct rt_task {
     struct rt_context context;
     struct rt_task *next; /* in the run queue or in the pool of free stacks */
     struct rt_loop *loop;
+    uint8_t state;  /* enum rt_task_state; what a switch needs ends here, in one cache line */
+    bool permit;    /* an unpark came before the park */
+    bool timed;     /* it has a deadline, the park that it is in */
+    bool timed_out; /* why the park ended */
     rt_fn fn;
     void *arg;
-    enum rt_task_state state;
-    bool permit;    /* an unpark came before the park */
-    bool timed_out; /* why the park ended */
     struct rt_timer timer;
     atomic_bool posted; /* its message is on the way: a second unpark adds nothing */
     struct rt_message message;

@@ -130,7 +130,8 @@ static void unpark_here(struct rt_task *task)
         task->permit = true;
         return;
     }
-    rt_timer_cancel(&task->timer);
+    if (task->timed)
+        rt_timer_cancel(&task->timer);
     run_push(task->loop, task);
 }
 
@@ -182,7 +183,8 @@ enum pando_status rt_park_co(uint64_t deadline_ns)
     }
     task->timed_out = false;
     task->state = RT_PARKED;
-    if (deadline_ns != RT_NEVER)
+    task->timed = deadline_ns != RT_NEVER;
+    if (task->timed)
         rt_timer_arm(&task->timer, deadline_ns);
     rt_suspend(loop);
     return task->timed_out ? PANDO_TIMEOUT : PANDO_OK;
