@@ -24,20 +24,28 @@ struct bench_region {
     uint64_t slot_bytes; /* the operations' size, rounded up to words */
 };
 
+/* One word of state: what is measured are operations, not generators. */
 struct bench_addresses {
-    struct prng prng;
-    struct bench_region region;
+    const struct bench_region *region;
+    uint64_t state;
 };
 
 /* Lane `lane` of thread `thread` always gets the same sequence. */
 void bench_addresses_init(struct bench_addresses *addresses, const struct bench_region *region,
                           unsigned thread, unsigned lane);
 
+/* Uniform in [0, bound): by the high bits of a linear congruential generator (Knuth's MMIX). */
+static inline uint64_t bench_addresses_below(struct bench_addresses *addresses, uint64_t bound)
+{
+    addresses->state = addresses->state * 6364136223846793005u + 1442695040888963407u;
+    return (uint64_t)(((unsigned __int128)addresses->state * bound) >> 64);
+}
+
 static inline uint64_t bench_addresses_next(struct bench_addresses *addresses, unsigned *node)
 {
-    const struct bench_region *region = &addresses->region;
-    *node = region->nodes == 1 ? 0 : (unsigned)prng_below(&addresses->prng, region->nodes);
-    return region->base + prng_below(&addresses->prng, region->slots) * region->slot_bytes;
+    const struct bench_region *region = addresses->region;
+    *node = region->nodes == 1 ? 0 : (unsigned)bench_addresses_below(addresses, region->nodes);
+    return region->base + bench_addresses_below(addresses, region->slots) * region->slot_bytes;
 }
 
 /* ---- rates ----------------------------------------------------------------------------------- */

@@ -14,7 +14,7 @@
 #include "cmd/bench.h"
 
 enum {
-    SAMPLE_EVERY = 16, /* operations of a lane: reading the clock costs as much as an operation */
+    SAMPLE_EVERY = 64, /* operations of a lane: reading the clock costs as much as an operation */
     PAGE_BYTES = 4096,
 };
 
@@ -24,9 +24,9 @@ struct thread;
 
 struct lane {
     struct thread *thread;
+    unsigned number;
     struct bench_addresses addresses;
-    uint8_t *buffers; /* one for each operation of its list */
-    struct fabric_op *ops;
+    struct fabric_op *ops;     /* its list */
     struct fabric_list posted; /* with one task for all lanes */
     uint64_t posted_ns;
 };
@@ -65,8 +65,8 @@ struct run {
 void bench_addresses_init(struct bench_addresses *addresses, const struct bench_region *region,
                           unsigned thread, unsigned lane)
 {
-    addresses->region = *region;
-    prng_seed(&addresses->prng, (uint64_t)thread << 32 | lane);
+    addresses->region = region;
+    addresses->state = hash_u64(((uint64_t)thread << 32 | lane) + 1);
 }
 
 static void fail(struct run *run, const char *what)
@@ -78,33 +78,31 @@ static void fail(struct run *run, const char *what)
 
 /* ---- lanes ----------------------------------------------------------------------------------- */
 
-static struct fabric_op make_op(const struct bench_spec *spec, uint64_t offset, void *buffer)
+/* An operation without a place. */
+static struct fabric_op make_op(const struct bench_spec *spec, void *buffer)
 {
     switch (spec->kind) {
     case FABRIC_READ:
-        return fabric_read(offset, buffer, spec->size);
+        return fabric_read(0, buffer, spec->size);
     case FABRIC_WRITE:
-        return fabric_write(offset, buffer, spec->size);
+        return fabric_write(0, buffer, spec->size);
     case FABRIC_CAS:
-        return fabric_cas(offset, 0, 0);
+        return fabric_cas(0, 0, 0);
     default:
-        return fabric_faa(offset, 0);
+        return fabric_faa(0, 0);
     }
 }
 
-/* Fills the lane's list with the next operations; the node they are for. */
-static unsigned fill_list(struct lane *lane)
+/* Sends the lane's list, made once, to its next places; the node they are on. */
+static unsigned move_list(struct lane *lane)
 {
-    const struct bench_spec *spec = lane->thread->run->spec;
+    unsigned count = lane->thread->run->spec->list;
     struct fabric_op *ops = lane->ops;
     unsigned node, ignored;
-    uint64_t offset = bench_addresses_next(&lane->addresses, &node);
 
-    ops[0] = make_op(spec, offset, lane->buffers);
-    for (unsigned i = 1; i < spec->list; i++) {
-        offset = bench_addresses_next(&lane->addresses, &ignored);
-        ops[i] = make_op(spec, offset, lane->buffers + i * bench_buffer_stride(spec));
-    }
+    ops[0].offset = bench_addresses_next(&lane->addresses, &node);
+    for (unsigned i = 1; i < count; i++)
+        ops[i].offset = bench_addresses_next(&lane->addresses, &ignored);
     return node;
 }
 
@@ -122,14 +120,14 @@ static bool list_over(struct thread *thread, enum pando_status status)
 static bool submit_next_co(struct lane *lane)
 {
     struct thread *thread = lane->thread;
-    unsigned node = fill_list(lane);
+    unsigned node = move_list(lane);
     return list_over(thread,
                      fabric_submit_co(thread->endpoints[node], lane->ops, thread->run->spec->list));
 }
 
 static void post_next(struct lane *lane)
 {
-    unsigned node = fill_list(lane);
+    unsigned node = move_list(lane);
     lane->posted = (struct fabric_list){.ops = lane->ops, .count = lane->thread->run->spec->list};
     fabric_post(lane->thread->endpoints[node], &lane->posted);
 }
@@ -167,15 +165,14 @@ static void lane_main_co(void *arg)
     struct lane *lane = arg;
     struct thread *thread = lane->thread;
 
-    while (!thread->stop) {
-        uint64_t begin_ns = rt_now_ns();
+    /* Lanes take turns in sampling; none begins with it, when nothing is warm. */
+    for (unsigned i = lane->number + 1; !thread->stop; i++) {
+        bool sampled = i % SAMPLE_EVERY == 0;
+        uint64_t begin_ns = sampled ? rt_now_ns() : 0;
         if (!submit_next_co(lane))
             break;
-        histogram_add(&thread->latency_ns, rt_now_ns() - begin_ns);
-        for (int i = 1; i < SAMPLE_EVERY && !thread->stop; i++) {
-            if (!submit_next_co(lane))
-                break;
-        }
+        if (sampled)
+            histogram_add(&thread->latency_ns, rt_now_ns() - begin_ns);
     }
     rt_countdown_done(&thread->lanes_left);
 }
@@ -310,10 +307,12 @@ static bool allocate(struct thread *thread, unsigned index)
     if (thread->lanes == NULL || thread->buffers == NULL || thread->ops == NULL)
         return false;
     memset(thread->buffers, 0, bench_buffers_bytes(spec));
+    for (unsigned i = 0; i < spec->depth * spec->list; i++)
+        thread->ops[i] = make_op(spec, thread->buffers + bench_buffer_stride(spec) * i);
     for (unsigned i = 0; i < spec->depth; i++) {
         thread->lanes[i].thread = thread;
+        thread->lanes[i].number = i;
         thread->lanes[i].ops = thread->ops + (size_t)i * spec->list;
-        thread->lanes[i].buffers = thread->buffers + bench_buffers_bytes(spec) / spec->depth * i;
         bench_addresses_init(&thread->lanes[i].addresses, &thread->run->region, index, i);
     }
     return true;
