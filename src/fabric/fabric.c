@@ -51,6 +51,20 @@ static inline void op_count(struct fabric_counters *counters, const struct fabri
     }
 }
 
+/* Most lists are a single READ: the same checks and counts, in a few instructions. */
+static inline bool read_admit(struct fabric_endpoint *endpoint, const struct fabric_list *list)
+{
+    const struct fabric_op *op = list->ops;
+    if (list->count != 1 || op->kind != FABRIC_READ || op->size - 1 >= FABRIC_LIST_BYTES_MAX ||
+        op->offset != fabric_address_offset(op->offset) || endpoint->broken ||
+        endpoint->outstanding >= FABRIC_OUTSTANDING_MAX)
+        return false;
+    endpoint->counters.lists++;
+    endpoint->counters.reads++;
+    endpoint->counters.bytes_in += op->size;
+    return true;
+}
+
 /* Also counts it: what is refused here never leaves, and is not counted. */
 static enum pando_status list_admit(struct fabric_endpoint *endpoint,
                                     const struct fabric_list *list)
@@ -80,7 +94,7 @@ static enum pando_status list_admit(struct fabric_endpoint *endpoint,
 void fabric_post(struct fabric_endpoint *endpoint, struct fabric_list *list)
 {
     list->waiter = NULL;
-    list->status = list_admit(endpoint, list);
+    list->status = read_admit(endpoint, list) ? PANDO_OK : list_admit(endpoint, list);
     list->pending = list->status == PANDO_OK;
     if (!list->pending)
         return;

@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 
+#include "base/prng.h"
 #include "conformance/suite.h"
 
 /* ---- round trips ----------------------------------------------------------------------------- */
@@ -223,6 +224,90 @@ static void ten_thousand_client(struct client *client)
 static void ten_thousand_in_flight(struct env *env)
 {
     suite_clients(env, 1, ten_thousand_client, NULL);
+}
+
+/* ---- a crowd of all kinds -------------------------------------------------------------------- */
+
+enum { CROWD = 600, CROWD_BYTES = 64 * 1024 };
+
+struct in_crowd {
+    struct fabric_list list;
+    struct fabric_op ops[2];
+    uint8_t bytes[2][264];
+    enum pando_status expected;
+};
+
+/* Mostly single READs: of whole words, of other sizes, of places that are not there; and now and then
+ * something else. The ranges that are read stay as they are. */
+static void crowd_list(struct in_crowd *one, unsigned i, uint64_t seed)
+{
+    uint64_t random = hash_u64(seed << 32 | i);
+    uint32_t size = 1 + (uint32_t)(random >> 8) % 256;
+    uint64_t offset = AT + (random >> 32) % (CROWD_BYTES - 256);
+
+    if (random % 4 > 0)
+        size = (size + 7) & ~7u;
+    memset(one->bytes, 0, sizeof(one->bytes));
+    one->ops[0] = fabric_read(offset, one->bytes[0], size);
+    one->list = (struct fabric_list){.ops = one->ops, .count = 1};
+    one->expected = PANDO_OK;
+    switch (random >> 16 & 15) {
+    case 0:
+        one->ops[0].offset = ENV_HOST_BYTES - size / 2;
+        one->expected = PANDO_RANGE;
+        break;
+    case 1:
+        one->ops[1] = fabric_read(offset + 1, one->bytes[1], size);
+        one->list.count = 2;
+        break;
+    case 2:
+        one->ops[1] = fabric_faa(AT_FLAG, 1);
+        one->list.count = 2;
+        break;
+    case 3:
+        one->ops[0] = fabric_write(AT + CROWD_BYTES + 8 * i, &one->bytes[1], 8);
+        break;
+    }
+}
+
+static void crowd_check(const struct in_crowd *one)
+{
+    CHECK_STATUS(one->list.status, one->expected);
+    for (unsigned i = 0; i < one->list.count; i++) {
+        const struct fabric_op *op = &one->ops[i];
+        if (one->expected != PANDO_OK || op->kind != FABRIC_READ)
+            continue;
+        pattern_check(one->bytes[i], 5, op->offset - AT, op->size);
+        CHECK(one->bytes[i][op->size] == 0);
+    }
+}
+
+static void crowd_client(struct client *client)
+{
+    struct in_crowd *lists = allocate(CROWD * sizeof(*lists));
+    uint8_t *bytes = allocate(CROWD_BYTES);
+
+    pattern_fill(bytes, 5, 0, CROWD_BYTES);
+    write_co(client, AT, bytes, CROWD_BYTES);
+    for (unsigned round = 0; round < 20; round++) {
+        for (unsigned i = 0; i < CROWD; i++) {
+            crowd_list(&lists[i], i, round);
+            fabric_post(client->endpoint, &lists[i].list);
+        }
+        for (unsigned i = 0; i < CROWD; i++) {
+            enum pando_status status = fabric_wait_co(&lists[i].list);
+            CHECK_STATUS(status, lists[i].expected);
+            crowd_check(&lists[i]);
+        }
+    }
+    CHECK(!fabric_broken(client->endpoint));
+    free(bytes);
+    free(lists);
+}
+
+static void crowd(struct env *env)
+{
+    suite_clients(env, 1, crowd_client, NULL);
 }
 
 /* A backend that completes lists as they are posted never reaches the limit. */
@@ -495,6 +580,7 @@ const struct suite_case lists_cases[] = {
     {.name = "large_transfer", .run = large_transfer, .seeds_max = 3},
     {.name = "longest_list", .run = longest_list},
     {.name = "ten_thousand_in_flight", .run = ten_thousand_in_flight, .seeds_max = 4},
+    {.name = "crowd", .run = crowd, .seeds_max = 4},
     {.name = "outstanding_limit", .run = outstanding_limit, .seeds_max = 3},
     {.name = "bad_lists", .run = bad_lists},
     {.name = "counters", .run = counters},

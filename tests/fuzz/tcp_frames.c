@@ -74,8 +74,17 @@ static void as_server(const uint8_t *data, size_t size)
         uint32_t left = frame.size;
         for (uint16_t i = 0; i < frame.count; i++) {
             struct wire_list list;
-            if (wire_get_list(data, size, left, &list, ops) != WIRE_OK)
+            uint64_t offset, bytes;
+            uint16_t tag;
+            bool read = size >= WIRE_READ_LIST && left >= WIRE_READ_LIST &&
+                        wire_get_read(data, &tag, &offset, &bytes);
+            if (wire_get_list(data, size, left, &list, ops) != WIRE_OK) {
+                pando_assert(!read);
                 return;
+            }
+            pando_assert(!read ||
+                         (list.count == 1 && list.tag == tag && ops[0].kind == FABRIC_READ &&
+                          ops[0].offset == offset && ops[0].size == bytes));
             pando_assert(list.bytes <= size && list.bytes <= left);
             execute(&list, ops);
             data += list.bytes;

@@ -10,10 +10,12 @@
 #include "base/assert.h"
 #include "base/log.h"
 #include "fabric/tcp/tcp_int.h"
+#include "fabric/window/copy.h"
 
 enum {
     READS_PER_POLL = 8,
-    PREFETCH_LISTS = 24, /* at once; 64 were 3 % slower */
+    PREFETCH_LISTS = 16,
+    AHEAD = PREFETCH_LISTS * WIRE_READ_LIST, /* at once; 64 were 3 % slower */
 };
 
 static struct tcp_fabric *fabric_of(struct connection *connection)
@@ -181,9 +183,9 @@ static enum outcome take_list(struct connection *connection)
     }
     wire_place_reads(result, ops, list.count);
     enum pando_status status = window_execute(&fabric_of(connection)->window, ops, list.count);
-    tcp_thread_count(connection->base.thread->own, list.count);
+    tcp_thread_count(connection->base.thread->own, 1, list.count);
     uint32_t bytes = wire_finish_result(result, &list, ops, status);
-    frame_added(&connection->out, &connection->results, bytes);
+    frame_added(&connection->out, &connection->results, bytes, 1);
     bytes_taken(in, list.bytes);
     connection->lists_bytes_left -= list.bytes;
     connection->lists_left--;
@@ -192,24 +194,35 @@ static enum outcome take_list(struct connection *connection)
     return GO_ON;
 }
 
+/* Bytes of the LISTS frame being read that have arrived. */
+static size_t lists_at_hand(struct connection *connection)
+{
+    size_t used = bytes_used(&connection->in);
+    return used < connection->lists_bytes_left ? used : connection->lists_bytes_left;
+}
+
+/* Only a hint: the address is looked at, not believed, and checked when the list is taken. */
+static inline void prefetch_target(const struct window *window, const uint8_t *list)
+{
+    uint64_t offset = fabric_address_offset(wire_get_u64(list + WIRE_LIST_HEADER));
+    const uint8_t *target = window_at(window, offset, 64);
+    if (target != NULL)
+        __builtin_prefetch(target);
+    /* gcc 12 takes a function that only prefetches for one without effect, and drops the call. */
+    __asm__ volatile("");
+}
+
 /* Asks for the cache lines that the lists at hand begin with: by the time a list is executed they have
  * come. Only a hint: sizes are looked at, not believed, and checked when the list is taken. */
 static void prefetch_lists(struct connection *connection)
 {
     const struct window *window = &fabric_of(connection)->window;
     const uint8_t *at = bytes_front(&connection->in);
-    size_t left = bytes_used(&connection->in);
+    size_t left = lists_at_hand(connection);
 
-    if (left > connection->lists_bytes_left)
-        left = connection->lists_bytes_left;
     for (int i = 0; i < PREFETCH_LISTS && left >= WIRE_LIST_HEADER + WIRE_OP; i++) {
         uint32_t bytes = wire_get_u32(at);
-        uint64_t offset = fabric_address_offset(wire_get_u64(at + WIRE_LIST_HEADER));
-        const uint8_t *target = window_at(window, offset, 64);
-        if (target != NULL)
-            __builtin_prefetch(target);
-        /* gcc 12 takes a function that only prefetches for one without effect, and drops the call. */
-        __asm__ volatile("");
+        prefetch_target(window, at);
         if (bytes < WIRE_LIST_HEADER + WIRE_OP || bytes > left)
             return;
         at += bytes;
@@ -217,23 +230,66 @@ static void prefetch_lists(struct connection *connection)
     }
 }
 
+/*
+ * What take_list does, for as many lists of a single READ as follow each other; how many those were.
+ * Leaves to it the first that is anything else, the last of a frame, one that has no room, and
+ * whatever is wrong.
+ */
+static unsigned take_reads(struct connection *connection)
+{
+    const struct window *window = &fabric_of(connection)->window;
+    struct bytes *in = &connection->in, *out = &connection->out;
+    size_t left = lists_at_hand(connection);
+    size_t most = left / WIRE_READ_LIST, room = frame_left(out, &connection->results);
+    const uint8_t *at = bytes_front(in), *end = at + left, *from;
+    uint8_t *begin = out->data + out->tail, *to = begin;
+    uint64_t offset, size;
+    uint16_t tag;
+    unsigned count = 0;
+
+    if (most >= connection->lists_left)
+        most = connection->lists_left - 1u;
+    for (; count < most && wire_get_read(at, &tag, &offset, &size); at += WIRE_READ_LIST, count++) {
+        if (size % 8 != 0 || WIRE_LIST_HEADER + size > room ||
+            (from = window_at(window, offset, size)) == NULL)
+            break;
+        if ((size_t)(end - at) >= AHEAD + WIRE_READ_LIST)
+            prefetch_target(window, at + AHEAD);
+        wire_put_u64(to, wire_header_word(WIRE_LIST_HEADER + (uint32_t)size, PANDO_OK, tag));
+        copy_from_shared(to + WIRE_LIST_HEADER, from, size);
+        atomic_thread_fence(memory_order_acquire);
+        to += WIRE_LIST_HEADER + size;
+        room -= WIRE_LIST_HEADER + size;
+    }
+    if (count == 0)
+        return 0;
+    frame_added(out, &connection->results, (size_t)(to - begin), count);
+    bytes_taken(in, count * WIRE_READ_LIST);
+    connection->lists_bytes_left -= count * WIRE_READ_LIST;
+    connection->lists_left -= (uint16_t)count;
+    tcp_thread_count(connection->base.thread->own, count, count);
+    return count;
+}
+
 /* False when the connection is closed. */
 static bool process(struct connection *connection)
 {
     enum outcome outcome = GO_ON;
-    unsigned until_prefetch = 0;
+    unsigned prefetched = 0;
     while (outcome == GO_ON && connection->base.state == SESSION_OPEN &&
            bytes_used(&connection->in) > 0) {
         if (connection->lists_left == 0) {
             outcome = take_frame(connection);
-            until_prefetch = 0;
+            prefetched = 0;
             continue;
         }
-        if (until_prefetch-- == 0) {
+        if (prefetched == 0) {
             prefetch_lists(connection);
-            until_prefetch = PREFETCH_LISTS - 1;
+            prefetched = PREFETCH_LISTS;
         }
+        unsigned taken = take_reads(connection) + 1;
         outcome = take_list(connection);
+        prefetched -= taken < prefetched ? taken : prefetched;
     }
     if (outcome == REFUSE)
         session_close(&connection->base, "it does not speak the protocol");

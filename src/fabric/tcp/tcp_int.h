@@ -39,6 +39,10 @@ extern const struct fabric_ops tcp_fabric_ops;
 
 extern const struct handshake_protocol tcp_protocol;
 
+_Static_assert(
+    TCP_FRAME_BYTES / WIRE_LIST_HEADER < UINT16_MAX && TCP_FRAME_BYTES < TCP_OUT_LIMIT / 2,
+    "a frame's lists can be counted, and one more is never too much for half the output");
+
 /* ---- outgoing frames ------------------------------------------------------------------------- */
 
 /* A frame of lists or results that is still being filled lies at the end of the output. */
@@ -47,11 +51,38 @@ struct open_frame {
     uint16_t count;
 };
 
+void frame_close(struct bytes *out, struct open_frame *frame, enum wire_type type);
+
+/* Closes the one that is open, and opens another with room for `size` bytes. */
+uint8_t *frame_open(struct bytes *out, struct open_frame *frame, enum wire_type type, size_t size);
+
 /* Room for `size` bytes in the open frame; opens one if need be, and closes a grown one first. NULL
  * when the output is over its limit. frame_added makes what was put there part of it. */
-uint8_t *frame_room(struct bytes *out, struct open_frame *frame, enum wire_type type, size_t size);
-void frame_added(struct bytes *out, struct open_frame *frame, size_t size);
-void frame_close(struct bytes *out, struct open_frame *frame, enum wire_type type);
+static inline uint8_t *frame_room(struct bytes *out, struct open_frame *frame, enum wire_type type,
+                                  size_t size)
+{
+    if (frame->bytes == 0 || frame->bytes + size > TCP_FRAME_BYTES)
+        return frame_open(out, frame, type, size);
+    return bytes_reserve(out, size, TCP_OUT_LIMIT);
+}
+
+/* Bytes for which there is room in the open frame as it is. */
+static inline size_t frame_left(const struct bytes *out, const struct open_frame *frame)
+{
+    size_t room = out->capacity - out->tail;
+    if (frame->bytes == 0 || frame->bytes >= TCP_FRAME_BYTES ||
+        bytes_used(out) >= TCP_OUT_LIMIT / 2)
+        return 0;
+    return room < TCP_FRAME_BYTES - frame->bytes ? room : TCP_FRAME_BYTES - frame->bytes;
+}
+
+static inline void frame_added(struct bytes *out, struct open_frame *frame, size_t size,
+                               unsigned count)
+{
+    bytes_appended(out, size);
+    frame->bytes += (uint32_t)size;
+    frame->count += (uint16_t)count;
+}
 
 /* ---- connection.c: one client, as its server sees it ----------------------------------------- */
 
@@ -99,10 +130,10 @@ struct tcp_thread {
 };
 
 /* Only the owner adds, so that it needs no locked instruction. */
-static inline void tcp_thread_count(struct tcp_thread *thread, uint32_t operations)
+static inline void tcp_thread_count(struct tcp_thread *thread, uint32_t lists, uint32_t operations)
 {
     atomic_store_explicit(&thread->lists,
-                          atomic_load_explicit(&thread->lists, memory_order_relaxed) + 1,
+                          atomic_load_explicit(&thread->lists, memory_order_relaxed) + lists,
                           memory_order_relaxed);
     atomic_store_explicit(&thread->operations,
                           atomic_load_explicit(&thread->operations, memory_order_relaxed) +

@@ -16,6 +16,37 @@ uint32_t wire_list_bytes(const struct fabric_op *ops, uint32_t count);
 void wire_put_list(uint8_t *to, uint32_t bytes, uint16_t tag, const struct fabric_op *ops,
                    uint32_t count);
 
+/*
+ * A list of a single READ, as most are, has three words, and the first of them is a constant but for
+ * its tag: it can be told and made in a few instructions. Its result likewise begins with one word.
+ */
+enum { WIRE_READ_LIST = WIRE_LIST_HEADER + WIRE_OP };
+
+static inline uint64_t wire_header_word(uint32_t bytes, uint16_t middle, uint16_t tag)
+{
+    return (uint64_t)tag << 48 | (uint64_t)middle << 32 | bytes;
+}
+
+static inline void wire_put_read(uint8_t *to, uint16_t tag, const struct fabric_op *op)
+{
+    wire_put_u64(to, wire_header_word(WIRE_READ_LIST, 1, tag));
+    wire_put_u64(to + 8, op->offset);
+    wire_put_u64(to + 16, op->size);
+}
+
+/* Its words; false: it is something else, or something wrong. WIRE_READ_LIST bytes are there. Where
+ * it reads is not checked. */
+static inline bool wire_get_read(const uint8_t *from, uint16_t *tag, uint64_t *offset,
+                                 uint64_t *size)
+{
+    uint64_t header = wire_get_u64(from);
+    *tag = (uint16_t)(header >> 48);
+    *offset = wire_get_u64(from + 8);
+    *size = wire_get_u64(from + 16);
+    return header == wire_header_word(WIRE_READ_LIST, 1, *tag) &&
+           *offset == fabric_address_offset(*offset) && *size - 1 < FABRIC_LIST_BYTES_MAX;
+}
+
 struct wire_list {
     uint32_t bytes; /* taken from the input */
     uint32_t count;
