@@ -100,8 +100,9 @@ static void add_usable(struct crc32c_implementation implementation)
  * gives that and the reduction, so the same constant moves a register. Written by the constructor
  * only.
  */
-#define STREAM_WORDS_MAX 128 /* 3 KiB a round: beyond it the joining no longer shows */
-#define STREAM_WORDS_MIN 4   /* below it joining costs more than it saves */
+#define STREAM_WORDS_MAX  128 /* 3 KiB a round: beyond it the joining no longer shows */
+#define STREAM_WORDS_MIN  4   /* below it joining costs more than it saves */
+#define STREAMS_BYTES_MIN ((size_t)3 * 8 * STREAM_WORDS_MIN)
 
 static uint32_t shifts[2 * STREAM_WORDS_MAX + 1];
 
@@ -128,6 +129,15 @@ TARGET_SSE42 static inline uint64_t streams_join(uint64_t a, uint64_t b, uint64_
     return _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(product)) ^ c;
 }
 
+TARGET_SSE42 static inline uint32_t crc32c_short(uint64_t crc, const uint8_t *p, size_t size)
+{
+    for (; size >= 8; p += 8, size -= 8)
+        crc = _mm_crc32_u64(crc, load_u64(p));
+    for (; size > 0; p++, size--)
+        crc = _mm_crc32_u8((uint32_t)crc, *p);
+    return ~(uint32_t)crc;
+}
+
 /*
  * The crc32 instruction takes three cycles but one can start every cycle, so a round runs three
  * streams of n words side by side:
@@ -137,12 +147,10 @@ TARGET_SSE42 static inline uint64_t streams_join(uint64_t a, uint64_t b, uint64_
  * Joining by carry-less product needs two constants of four bytes for any n, where lookup tables
  * would drag 4 KiB through the cache for each of a few fixed n.
  */
-TARGET_SSE42 static uint32_t crc32c_sse42(uint32_t seed, const void *data, size_t size)
+TARGET_SSE42 static __attribute__((noinline)) uint32_t crc32c_streams(uint64_t crc,
+                                                                      const uint8_t *p, size_t size)
 {
-    const uint8_t *p = data;
-    uint64_t crc = (uint32_t)~seed;
-
-    while (size >= (size_t)3 * 8 * STREAM_WORDS_MIN) {
+    do {
         size_t words = size / 24 < STREAM_WORDS_MAX ? size / 24 : STREAM_WORDS_MAX;
         size_t stride = 8 * words;
         uint64_t a = crc, b = 0, c = 0;
@@ -154,12 +162,16 @@ TARGET_SSE42 static uint32_t crc32c_sse42(uint32_t seed, const void *data, size_
         crc = streams_join(a, b, c, words);
         p += 2 * stride;
         size -= 3 * stride;
-    }
-    for (; size >= 8; p += 8, size -= 8)
-        crc = _mm_crc32_u64(crc, load_u64(p));
-    for (; size > 0; p++, size--)
-        crc = _mm_crc32_u8((uint32_t)crc, *p);
-    return ~(uint32_t)crc;
+    } while (size >= STREAMS_BYTES_MIN);
+    return crc32c_short(crc, p, size);
+}
+
+/* A few words are checked far more often than much: without a frame, and without streams. */
+TARGET_SSE42 static uint32_t crc32c_sse42(uint32_t seed, const void *data, size_t size)
+{
+    uint64_t crc = (uint32_t)~seed;
+    return size < STREAMS_BYTES_MIN ? crc32c_short(crc, data, size)
+                                    : crc32c_streams(crc, data, size);
 }
 
 /*

@@ -10,13 +10,10 @@
 static uint32_t cell_crc(const struct cell_place *place, uint32_t upper, const void *payload,
                          size_t size)
 {
-    struct {
-        uint64_t pool, address;
-        uint32_t place, upper;
-    } seed = {place->pool, place->address, (uint32_t)place->kind << 16 | place->table, upper};
-    _Static_assert(sizeof(seed) == 24, "no padding in what is hashed");
-
-    uint32_t crc = crc32c(crc32c(0, &seed, sizeof(seed)), payload, size);
+    /* Whole words: two halves that were just stored cannot be loaded as one without a wait. */
+    const uint64_t seed[] = {place->pool, place->address,
+                             (uint64_t)upper << 32 | (uint32_t)place->kind << 16 | place->table};
+    uint32_t crc = crc32c(crc32c(0, seed, sizeof(seed)), payload, size);
     return crc == 0 ? 1 : crc;
 }
 
