@@ -20,8 +20,10 @@ enum {
     PLACE_BYTES = 16, /* of a node, in its page */
 };
 
-/* What the keys behind an array of words have in common. */
+/* What the keys behind an array of words have in common: but for an empty one, the low fence of a
+ * level's first node, which would leave them nothing. */
 struct common {
+    bool first_is_empty;
     uint32_t bytes;
     uint8_t data[KEY_WORDS_SKIP_MAX];
 };
@@ -90,26 +92,31 @@ struct lows {
     const struct node_layout *layout;
     const struct page *page;   /* its nodes, */
     const struct level *level; /* or the first ones of its pages */
+    uint32_t first;            /* where they begin */
 };
 
 static struct slice low_at(const void *context, uint32_t index)
 {
     const struct lows *lows = context;
+    index += lows->first;
     return cached_node_low(lows->layout, lows->page != NULL ? lows->page->nodes[index]
                                                             : lows->level->pages[index]->nodes[0]);
 }
 
-static uint32_t lows_to(const struct lows *lows, const uint64_t *words, uint32_t count,
+static uint32_t lows_to(struct lows *lows, const uint64_t *words, uint32_t count,
                         const struct common *common, struct slice key, bool before)
 {
-    struct key_words all = {.words = words,
-                            .count = count,
+    lows->first = common->first_is_empty;
+    if (common->first_is_empty && before && key.size == 0)
+        return 0;
+    struct key_words all = {.words = words + lows->first,
+                            .count = count - lows->first,
                             .skip = common->bytes,
                             .common = common->data,
                             .key_size = lows->layout->key_size == 8 ? 8 : 0,
                             .key_at = low_at,
                             .context = lows};
-    return key_words_to(&all, key, before);
+    return lows->first + key_words_to(&all, key, before);
 }
 
 /* The last node whose low fence is at or below the key (strictly below, with `before`); false when
@@ -135,40 +142,50 @@ static struct cached_node *node_at(const struct level *level, struct place place
     return level->pages[place.page]->nodes[place.index];
 }
 
-/* Whether what all keys have in common is no longer that; sets it anew. */
-static bool common_changed(const struct index_cache *cache, struct common *common,
-                           struct slice first, struct slice last)
+/* Whether what all of `count` keys have in common is no longer that; sets it anew. */
+static bool common_changed(const struct lows *lows, uint32_t count, struct common *common)
 {
-    uint32_t bytes = cache->layout.key_size == 8 ? 0 : key_words_common(first, last);
-    if (bytes == common->bytes && (bytes == 0 || memcmp(common->data, first.data, bytes) == 0))
+    bool empty = low_at(lows, 0).size == 0;
+    uint32_t bytes = 0;
+    struct slice first = {0};
+
+    if (count > empty && lows->layout->key_size != 8) {
+        first = low_at(lows, empty);
+        bytes = key_words_common(first, low_at(lows, count - 1));
+    }
+    if (empty == common->first_is_empty && bytes == common->bytes &&
+        (bytes == 0 || memcmp(common->data, first.data, bytes) == 0))
         return false;
+    common->first_is_empty = empty;
     common->bytes = bytes;
     if (bytes > 0)
         memcpy(common->data, first.data, bytes);
     return true;
 }
 
-/* After a change of the first or the last node, or of the one at `changed`. */
+/* After a change of the first or the last key, or of the one at `changed`. */
+static void set_words(const struct lows *lows, uint64_t *words, uint32_t count,
+                      struct common *common, uint32_t changed)
+{
+    if (count == 0) {
+        *common = (struct common){0};
+        return;
+    }
+    bool all = common_changed(lows, count, common);
+    for (uint32_t i = all ? 0 : changed; i < (all ? count : changed + 1); i++)
+        words[i] = key_word(low_at(lows, i), common->bytes);
+}
+
 static void page_words(const struct index_cache *cache, struct page *page, uint32_t changed)
 {
     struct lows lows = {.layout = &cache->layout, .page = page};
-    if (page->count == 0)
-        return;
-    bool all =
-        common_changed(cache, &page->common, low_at(&lows, 0), low_at(&lows, page->count - 1));
-    for (uint32_t i = all ? 0 : changed; i < (all ? page->count : changed + 1); i++)
-        page->words[i] = key_word(low_at(&lows, i), page->common.bytes);
+    set_words(&lows, page->words, page->count, &page->common, changed);
 }
 
 static void level_words(const struct index_cache *cache, struct level *level, uint32_t changed)
 {
     struct lows lows = {.layout = &cache->layout, .level = level};
-    if (level->count == 0)
-        return;
-    bool all =
-        common_changed(cache, &level->common, low_at(&lows, 0), low_at(&lows, level->count - 1));
-    for (uint32_t i = all ? 0 : changed; i < (all ? level->count : changed + 1); i++)
-        level->words[i] = key_word(low_at(&lows, i), level->common.bytes);
+    set_words(&lows, level->words, level->count, &level->common, changed);
 }
 
 static void place_remove(struct index_cache *cache, struct level *level, struct place place)

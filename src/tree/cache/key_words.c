@@ -50,11 +50,11 @@ uint32_t key_words_to(const struct key_words *words, struct slice key, bool befo
             return words->count;
     }
     uint64_t word = key_word(key, words->skip);
-    uint32_t from = search_below(words->words, words->count, word), to = from;
-    while (to < words->count && words->words[to] == word)
-        to++;
-    if (from == to)
+    uint32_t from = search_below(words->words, words->count, word), to = words->count;
+    if (from == words->count || words->words[from] != word)
         return from;
+    if (word != UINT64_MAX)
+        to = search_below(words->words, words->count, word + 1);
     if (words->key_size != 0) { /* the zeroes behind a shorter one were not its own */
         bool count_them = key.size == words->key_size ? !before : key.size > words->key_size;
         return count_them ? to : from;
