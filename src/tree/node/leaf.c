@@ -152,11 +152,12 @@ static bool end_valid(const struct node_layout *layout, const struct node_header
            load_u64(bytes + offset) == leaf_end_word(layout, header);
 }
 
-/* Whether every cell, empty or not, is whole and of the header's version. */
+/* Whether every cell, empty or not, is whole and of the header's version, and its sizes fit. */
 static bool leaf_whole(const struct node_layout *layout, const struct node_header *header,
                        const uint8_t *bytes)
 {
     struct empty_check check = {0};
+    struct node_entry entry;
     uint32_t offset = leaf_first(layout, header), cell_bytes = 0;
 
     if (layout->unchecked)
@@ -164,7 +165,8 @@ static bool leaf_whole(const struct node_layout *layout, const struct node_heade
     for (;; offset += cell_bytes) {
         switch (leaf_cell_at(layout, bytes, offset, &cell_bytes)) {
         case LEAF_CELL_PAIR:
-            if (!leaf_cell_valid(layout, header, bytes, offset, cell_bytes))
+            if (!leaf_cell_valid(layout, header, bytes, offset, cell_bytes) ||
+                !leaf_cell_entry(layout, bytes, offset, cell_bytes, &entry))
                 return false;
             break;
         case LEAF_CELL_EMPTY:
@@ -208,19 +210,35 @@ static enum leaf_find find_u64(const struct node_layout *layout, const struct no
     return LEAF_ABSENT;
 }
 
+/* Keys of one leaf begin alike and end differently: most that are not it are told by their size or their
+ * last word. What is said of a cell that is torn does not matter. */
+static inline bool packed_may_have(const uint8_t *cell, uint32_t cell_bytes, struct slice key,
+                                   uint64_t last_word)
+{
+    return load_u16(cell + NODE_PACKED_SIZES) == key.size &&
+           (key.size < sizeof(last_word) || key.size > cell_bytes - NODE_PACKED_KEY ||
+            load_u64(cell + NODE_PACKED_KEY + key.size - sizeof(last_word)) == last_word);
+}
+
 /* LEAF_ABSENT here says only that no cell has the key. */
 static enum leaf_find find_any(const struct node_layout *layout, const struct node_header *header,
                                const uint8_t *bytes, struct slice key, struct leaf_slot *slot)
 {
     struct node_entry entry;
     uint32_t offset = leaf_first(layout, header), cell_bytes = 0;
+    uint64_t last_word = 0;
 
+    if (key.size >= sizeof(last_word))
+        last_word = load_u64((const uint8_t *)key.data + key.size - sizeof(last_word));
     for (;; offset += cell_bytes) {
         enum leaf_cell cell = leaf_cell_at(layout, bytes, offset, &cell_bytes);
         if (cell == LEAF_CELL_EMPTY)
             continue;
         if (cell == LEAF_CELL_END)
             return LEAF_ABSENT;
+        if (cell == LEAF_CELL_PAIR && !layout->fixed &&
+            !packed_may_have(bytes + offset, cell_bytes, key, last_word))
+            continue;
         if (cell == LEAF_CELL_BROKEN || !leaf_cell_entry(layout, bytes, offset, cell_bytes, &entry))
             return LEAF_TORN;
         if (!slice_equal(entry.key, key))

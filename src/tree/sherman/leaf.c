@@ -154,6 +154,12 @@ static uint32_t words_changed(const uint8_t *a, const uint8_t *b, uint32_t bytes
     return changed;
 }
 
+/* Clearing all of it would take as long as the rest of a small change. */
+static void cells_begin(struct cells *cells)
+{
+    cells->count = cells->used_bytes = cells->adopted_count = 0;
+}
+
 static void cells_add(const struct change *change, struct cells *cells, uint32_t offset,
                       const void *bytes, uint32_t size)
 {
@@ -314,7 +320,8 @@ static enum pando_status store_co(struct change *change, struct slice value)
             return commit_whole_leaf_co(change, count);
         return rewrite_co(change, &entry);
     }
-    struct cells cells = {0};
+    struct cells cells;
+    cells_begin(&cells);
     if (cells_store(change, &cells, change->found, &change->slot, &entry))
         return cells_commit_co(change, &cells);
     return change->found == LEAF_FOUND ? update_large_co(change, &entry)
@@ -323,8 +330,9 @@ static enum pando_status store_co(struct change *change, struct slice value)
 
 static enum pando_status remove_co(struct change *change)
 {
-    struct cells cells = {0};
+    struct cells cells;
 
+    cells_begin(&cells);
     change->shrunk = true;
     if (!change->self->table->on.twolevel) {
         uint32_t count;
