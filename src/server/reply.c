@@ -30,8 +30,15 @@ void reply_raw(struct reply *reply, const void *text, size_t size)
 /* "$12\r\n" and the like; returns its length. */
 static size_t head_write(uint8_t *out, char type, int64_t number)
 {
+    size_t size = 1;
     out[0] = (uint8_t)type;
-    size_t size = 1 + number_format((char *)out + 1, number);
+    if ((uint64_t)number < 100) { /* nearly all of them */
+        if (number >= 10)
+            out[size++] = (uint8_t)('0' + number / 10);
+        out[size++] = (uint8_t)('0' + number % 10);
+    } else {
+        size += number_format((char *)out + 1, number);
+    }
     out[size++] = '\r';
     out[size++] = '\n';
     return size;

@@ -152,6 +152,17 @@ static bool end_valid(const struct node_layout *layout, const struct node_header
            load_u64(bytes + offset) == leaf_end_word(layout, header);
 }
 
+static inline bool leaf_cell_whole(const struct node_layout *layout,
+                                   const struct node_header *header, const uint8_t *bytes,
+                                   uint32_t offset, uint32_t cell_bytes, enum leaf_cell cell,
+                                   struct empty_check *check)
+{
+    if (cell == LEAF_CELL_PAIR)
+        return leaf_cell_valid(layout, header, bytes, offset, cell_bytes);
+    return cell == LEAF_CELL_EMPTY &&
+           empty_valid(layout, header, check, cell_bytes, load_u64(bytes + offset));
+}
+
 /* Whether every cell, empty or not, is whole and of the header's version, and its sizes fit. */
 static bool leaf_whole(const struct node_layout *layout, const struct node_header *header,
                        const uint8_t *bytes)
@@ -159,26 +170,17 @@ static bool leaf_whole(const struct node_layout *layout, const struct node_heade
     struct empty_check check = {0};
     struct node_entry entry;
     uint32_t offset = leaf_first(layout, header), cell_bytes = 0;
+    enum leaf_cell cell;
 
     if (layout->unchecked)
         return true;
-    for (;; offset += cell_bytes) {
-        switch (leaf_cell_at(layout, bytes, offset, &cell_bytes)) {
-        case LEAF_CELL_PAIR:
-            if (!leaf_cell_valid(layout, header, bytes, offset, cell_bytes) ||
-                !leaf_cell_entry(layout, bytes, offset, cell_bytes, &entry))
-                return false;
-            break;
-        case LEAF_CELL_EMPTY:
-            if (!empty_valid(layout, header, &check, cell_bytes, load_u64(bytes + offset)))
-                return false;
-            break;
-        case LEAF_CELL_END:
-            return end_valid(layout, header, bytes, offset);
-        case LEAF_CELL_BROKEN:
+    while ((cell = leaf_cell_at(layout, bytes, offset, &cell_bytes)) != LEAF_CELL_END) {
+        if (!leaf_cell_whole(layout, header, bytes, offset, cell_bytes, cell, &check) ||
+            (cell == LEAF_CELL_PAIR && !leaf_cell_entry(layout, bytes, offset, cell_bytes, &entry)))
             return false;
-        }
+        offset += cell_bytes;
     }
+    return end_valid(layout, header, bytes, offset);
 }
 
 /* ---- finding --------------------------------------------------------------------------------- */
@@ -427,12 +429,14 @@ bool leaf_entries(const struct node_layout *layout, const struct node_header *he
     uint32_t offset = leaf_first(layout, header), cell_bytes = 0, found = 0;
     struct fence_words fences = fence_words(header);
     uint64_t words[SORT_WORDS_MAX + 1];
+    struct empty_check check = {0};
+    const bool checked = !layout->unchecked;
     enum leaf_cell cell;
 
     pando_assert(header->level == 0);
-    if (!leaf_whole(layout, header, bytes))
-        return false;
     while ((cell = leaf_cell_at(layout, bytes, offset, &cell_bytes)) != LEAF_CELL_END) {
+        if (checked && !leaf_cell_whole(layout, header, bytes, offset, cell_bytes, cell, &check))
+            return false;
         if (cell == LEAF_CELL_PAIR) {
             if (found == NODE_ENTRIES_MAX ||
                 !leaf_cell_entry(layout, bytes, offset, cell_bytes, &entries[found]))
@@ -442,6 +446,8 @@ bool leaf_entries(const struct node_layout *layout, const struct node_header *he
         }
         offset += cell_bytes;
     }
+    if (checked && !end_valid(layout, header, bytes, offset))
+        return false;
     *count = found;
     if (found <= SORT_WORDS_MAX && sort_by_words(entries, words, found))
         return true; /* where words differ, keys do */
