@@ -7,7 +7,8 @@
 #include "cmd/bench_engine.h"
 
 enum {
-    SAMPLE_EVERY = 32, /* on real pools: reading the clock costs as much as a part of an operation */
+    SAMPLE_EVERY =
+        32,           /* on real pools: reading the clock costs as much as a part of an operation */
     YIELD_EVERY = 16, /* likewise */
     TOUCH_LEAVES = 16 /* one key in so many leaves brings every inner node into the cache */
 };

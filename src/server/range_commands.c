@@ -400,6 +400,7 @@ void command_ri_mset_co(struct call *call)
 /* What a scan does with its pairs, and where it goes on after a pause. */
 struct ranging {
     struct reply *reply; /* NULL: only counts */
+    bool keys_alone;     /* in the reply */
     struct slice end;    /* inclusive, where has_end */
     bool has_end;
     uint64_t limit; /* 0: none */
@@ -416,7 +417,7 @@ static void ranging_init(struct ranging *ranging, uint64_t limit)
 {
     ranging->reply = NULL;
     ranging->end = (struct slice){0};
-    ranging->has_end = ranging->resumed = ranging->over = false;
+    ranging->keys_alone = ranging->has_end = ranging->resumed = ranging->over = false;
     ranging->limit = limit;
     ranging->step = ranging->seen_in_step = ranging->count = 0;
     ranging->last_size = 0;
@@ -434,7 +435,8 @@ static bool ranging_pair(void *context, struct slice key, struct slice value)
     }
     if (ranging->reply != NULL) {
         reply_bulk(ranging->reply, key);
-        reply_bulk(ranging->reply, value);
+        if (!ranging->keys_alone)
+            reply_bulk(ranging->reply, value);
         ranging->over = ranging->reply->overflow;
     }
     ranging->count++;
@@ -474,18 +476,25 @@ static enum pando_status ranging_co(struct store_table *table, struct engine_ran
     return status;
 }
 
+/* What may be asked of a range. */
+struct range_options {
+    uint64_t limit; /* 0: none */
+    bool reverse, keys_alone;
+};
+
 static void range_reply_co(struct call *call, struct store_table *table, struct engine_range range,
-                           struct slice end, bool has_end, uint64_t limit)
+                           struct slice end, bool has_end, const struct range_options *options)
 {
     struct ranging ranging;
-    ranging_init(&ranging, limit);
+    ranging_init(&ranging, options->limit);
     ranging.reply = call->reply;
+    ranging.keys_alone = options->keys_alone;
     ranging.end = end;
     ranging.has_end = has_end;
     size_t array = reply_array_begin(call->reply);
     enum pando_status status = ranging_co(table, range, &ranging);
     if (status == PANDO_OK) {
-        reply_array_end(call->reply, array, ranging.count * 2);
+        reply_array_end(call->reply, array, ranging.count * (options->keys_alone ? 1 : 2));
     } else {
         reply_rewind(call->reply, array);
         reply_failure(call->reply, status);
@@ -505,49 +514,58 @@ static bool parse_count(struct call *call, size_t word, uint64_t *out)
     return true;
 }
 
-/* RI.SCAN name start COUNT n */
+/* The words from `first` on, in any order; false: the error is in the reply. */
+static bool parse_range_options(struct call *call, size_t first, bool may_reverse,
+                                struct range_options *out)
+{
+    *out = (struct range_options){0};
+    for (size_t i = first; i < call->count; i++) {
+        if (call_word_is(call, i, "novalues")) {
+            out->keys_alone = true;
+        } else if (may_reverse && call_word_is(call, i, "rev")) {
+            out->reverse = true;
+        } else if (call_word_is(call, i, "count") && i + 1 < call->count) {
+            if (!parse_count(call, ++i, &out->limit))
+                return false;
+        } else {
+            reply_error(call->reply, "ERR syntax error");
+            return false;
+        }
+    }
+    return true;
+}
+
+/* RI.SCAN name start COUNT n [NOVALUES] */
 void command_ri_scan_co(struct call *call)
 {
     struct store_table *table = table_of_co(call);
     struct slice start = call_word(call, 2);
-    uint64_t limit;
-    if (table == NULL)
+    struct range_options options;
+    if (table == NULL || !parse_range_options(call, 3, false, &options))
         return;
-    if (!call_word_is(call, 3, "count")) {
+    if (options.limit == 0) {
         reply_error(call->reply, "ERR syntax error");
         return;
     }
-    if (parse_count(call, 4, &limit) && key_fits(call, table, start))
+    if (key_fits(call, table, start))
         range_reply_co(call, table, (struct engine_range){.low = start, .no_high = true},
-                       (struct slice){0}, false, limit);
+                       (struct slice){0}, false, &options);
 }
 
-/* RI.RANGE name start end [COUNT n] [REV] */
+/* RI.RANGE name start end [COUNT n] [REV] [NOVALUES] */
 void command_ri_range_co(struct call *call)
 {
     struct store_table *table = table_of_co(call);
     struct slice start = call_word(call, 2), end = call_word(call, 3);
     uint8_t above[ENGINE_KEY_MAX + 1];
-    uint64_t limit = 0;
-    bool reverse = false;
+    struct range_options options;
 
-    if (table == NULL)
+    if (table == NULL || !parse_range_options(call, 4, true, &options))
         return;
-    for (size_t i = 4; i < call->count; i++) {
-        if (call_word_is(call, i, "rev")) {
-            reverse = true;
-        } else if (call_word_is(call, i, "count") && i + 1 < call->count) {
-            if (!parse_count(call, ++i, &limit))
-                return;
-        } else {
-            reply_error(call->reply, "ERR syntax error");
-            return;
-        }
-    }
     if (!key_fits(call, table, start) || !key_fits(call, table, end))
         return;
-    struct engine_range range = {.low = start, .no_high = true, .reverse = reverse};
-    if (reverse && end.size > 0) {
+    struct engine_range range = {.low = start, .no_high = true, .reverse = options.reverse};
+    if (options.reverse && end.size > 0) {
         /* Going down, the end comes first: begin just above it. */
         memcpy(above, end.data, end.size);
         above[end.size] = 0;
@@ -558,10 +576,10 @@ void command_ri_range_co(struct call *call)
             range.high = slice_of(above, size);
             range.no_high = size == 0;
         }
-        range_reply_co(call, table, range, end, false, limit);
+        range_reply_co(call, table, range, end, false, &options);
         return;
     }
-    range_reply_co(call, table, range, end, end.size > 0, limit);
+    range_reply_co(call, table, range, end, end.size > 0, &options);
 }
 
 /* The keys that begin with word 2; the end is written to `high`. */
@@ -574,22 +592,16 @@ static struct engine_range prefix_range(const struct call *call, uint8_t *high)
     return (struct engine_range){.low = prefix, .high = slice_of(high, size), .no_high = size == 0};
 }
 
-/* RI.PREFIX name prefix [COUNT n] */
+/* RI.PREFIX name prefix [COUNT n] [NOVALUES] */
 void command_ri_prefix_co(struct call *call)
 {
     struct store_table *table = table_of_co(call);
     uint8_t high[ENGINE_KEY_MAX];
-    uint64_t limit = 0;
-    if (table == NULL)
-        return;
-    if (call->count != 3 && (call->count != 5 || !call_word_is(call, 3, "count"))) {
-        reply_error(call->reply, "ERR syntax error");
-        return;
-    }
-    if ((call->count == 5 && !parse_count(call, 4, &limit)) ||
+    struct range_options options;
+    if (table == NULL || !parse_range_options(call, 3, false, &options) ||
         !key_fits(call, table, call_word(call, 2)))
         return;
-    range_reply_co(call, table, prefix_range(call, high), (struct slice){0}, false, limit);
+    range_reply_co(call, table, prefix_range(call, high), (struct slice){0}, false, &options);
 }
 
 /* ---- counting and deleting ------------------------------------------------------------------- */

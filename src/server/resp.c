@@ -166,18 +166,10 @@ static inline size_t short_length(const uint8_t *line, size_t left, int64_t *val
     return line[digits + 1] == '\r' ? digits : 0;
 }
 
-/* The number of a line that begins with a type byte; MORE until all of the line is there. */
-static enum resp_result parse_length(struct resp_parser *parser, const uint8_t *data, size_t size,
-                                     const char *too_big, int64_t *value, bool *number, char *error)
+static enum resp_result parse_long_length(struct resp_parser *parser, const uint8_t *line,
+                                          size_t left, const char *too_big, int64_t *value,
+                                          bool *number, char *error)
 {
-    const uint8_t *line = data + parser->at;
-    size_t left = size - parser->at;
-    size_t digits = short_length(line, left, value);
-    if (digits > 0) {
-        *number = true;
-        parser->at += digits + 3;
-        return RESP_REQUEST;
-    }
     const uint8_t *end = memchr(line, '\r', left < RESP_LINE_MAX ? left : RESP_LINE_MAX);
     if (end == NULL)
         return left > RESP_LINE_MAX ? wrong(error, too_big) : RESP_MORE;
@@ -186,6 +178,21 @@ static enum resp_result parse_length(struct resp_parser *parser, const uint8_t *
         return RESP_MORE;
     *number = length > 0 && number_parse(slice_of(line + 1, length - 1), value);
     parser->at += length + 2;
+    return RESP_REQUEST;
+}
+
+/* The number of a line that begins with a type byte; MORE until all of the line is there. */
+static inline enum resp_result parse_length(struct resp_parser *parser, const uint8_t *data,
+                                            size_t size, const char *too_big, int64_t *value,
+                                            bool *number, char *error)
+{
+    const uint8_t *line = data + parser->at;
+    size_t left = size - parser->at;
+    size_t digits = short_length(line, left, value);
+    if (digits == 0)
+        return parse_long_length(parser, line, left, too_big, value, number, error);
+    *number = true;
+    parser->at += digits + 3;
     return RESP_REQUEST;
 }
 

@@ -137,6 +137,9 @@ def ranges(call):
     expect("scan", call("ri.scan", "idx", "k2", "count", "1"), [b"k20", b"v20"])
     expect("prefix", len(call("ri.prefix", "idx", "k1")), 20)
     expect("prefix", call("ri.prefix", "idx", "k1", "count", "1"), [b"k10", b"v10"])
+    expect("keys alone", call("ri.range", "idx", "k03", "k05", "novalues", "rev"), [b"k05", b"k04", b"k03"])
+    expect("keys alone", call("ri.scan", "idx", "k2", "count", "2", "novalues"), [b"k20", b"k21"])
+    expect("keys alone", call("ri.prefix", "idx", "k1", "novalues", "count", "2"), [b"k10", b"k11"])
     expect("len", call("ri.len", "idx"), 50)
     expect("mget", call("ri.mget", "idx", "k01", "nosuch"), [b"v1", None])
     expect("mset", call("ri.mset", "idx", "a", "1", "b", "2", "a", "3"), "OK")
@@ -148,6 +151,9 @@ def ranges(call):
     expect("list", call("ri.list"), [b"idx"])
     expect("empty range", call("ri.range", "idx", "z", "a"), [])
     expect("syntax", error_of(call, "ri.scan", "idx", "a", "limit", "1"), "ERR syntax error")
+    expect("syntax", error_of(call, "ri.scan", "idx", "a", "novalues", "novalues"), "ERR syntax error")
+    expect("syntax", error_of(call, "ri.prefix", "idx", "a", "rev"), "ERR syntax error")
+    expect("syntax", error_of(call, "ri.range", "idx", "a", "b", "count"), "ERR syntax error")
     expect("count", error_of(call, "ri.scan", "idx", "a", "count", "0"), "ERR COUNT must be positive")
 
 

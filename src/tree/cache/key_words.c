@@ -39,9 +39,26 @@ static uint32_t among_equals(const struct key_words *words, struct slice key, bo
     return from;
 }
 
+/* Whether the key begins with what all have in common: nearly always. */
+static inline bool begins_alike(const struct key_words *words, struct slice key)
+{
+    const uint8_t *a = key.data, *b = words->common;
+    uint64_t first[2], last[2];
+
+    if (key.size < words->skip || words->skip > 16)
+        return false;
+    if (words->skip < 8)
+        return memcmp(a, b, words->skip) == 0;
+    memcpy(&first[0], a, 8);
+    memcpy(&first[1], b, 8);
+    memcpy(&last[0], a + words->skip - 8, 8);
+    memcpy(&last[1], b + words->skip - 8, 8);
+    return first[0] == first[1] && last[0] == last[1];
+}
+
 uint32_t key_words_to(const struct key_words *words, struct slice key, bool before)
 {
-    if (words->skip > 0) {
+    if (words->skip > 0 && !begins_alike(words, key)) {
         size_t size = key.size < words->skip ? key.size : words->skip;
         int order = size == 0 ? 0 : memcmp(key.data, words->common, size);
         if (order < 0 || (order == 0 && size < words->skip))
