@@ -27,6 +27,7 @@ struct lane {
     unsigned number;
     struct bench_addresses addresses;
     struct fabric_op *ops;     /* its list */
+    uint32_t count;            /* of them */
     struct fabric_list posted; /* with one task for all lanes */
     uint64_t posted_ns;
 };
@@ -96,7 +97,7 @@ static struct fabric_op make_op(const struct bench_spec *spec, void *buffer)
 /* Sends the lane's list, made once, to its next places; the node they are on. */
 static unsigned move_list(struct lane *lane)
 {
-    unsigned count = lane->thread->run->spec->list;
+    uint32_t count = lane->count;
     struct fabric_op *ops = lane->ops;
     unsigned node, ignored;
 
@@ -106,29 +107,28 @@ static unsigned move_list(struct lane *lane)
     return node;
 }
 
-static bool list_over(struct thread *thread, enum pando_status status)
+static bool list_over(struct lane *lane, enum pando_status status)
 {
+    struct thread *thread = lane->thread;
     if (status != PANDO_OK) {
         thread->status = status;
         thread->stop = true;
         return false;
     }
-    thread->operations += thread->run->spec->list;
+    thread->operations += lane->count;
     return true;
 }
 
 static bool submit_next_co(struct lane *lane)
 {
-    struct thread *thread = lane->thread;
     unsigned node = move_list(lane);
-    return list_over(thread,
-                     fabric_submit_co(thread->endpoints[node], lane->ops, thread->run->spec->list));
+    return list_over(lane, fabric_submit_co(lane->thread->endpoints[node], lane->ops, lane->count));
 }
 
 static void post_next(struct lane *lane)
 {
     unsigned node = move_list(lane);
-    lane->posted = (struct fabric_list){.ops = lane->ops, .count = lane->thread->run->spec->list};
+    lane->posted = (struct fabric_list){.ops = lane->ops, .count = lane->count};
     fabric_post(lane->thread->endpoints[node], &lane->posted);
 }
 
@@ -148,7 +148,7 @@ static void one_task_main_co(void *arg)
         enum pando_status status = fabric_wait_co(&lane->posted);
         if (lane->posted_ns != 0)
             histogram_add(&thread->latency_ns, rt_now_ns() - lane->posted_ns);
-        if (!list_over(thread, status))
+        if (!list_over(lane, status))
             break;
         lane->posted_ns = ++count % SAMPLE_EVERY == 0 ? rt_now_ns() : 0;
         post_next(lane);
@@ -312,6 +312,7 @@ static bool allocate(struct thread *thread, unsigned index)
     for (unsigned i = 0; i < spec->depth; i++) {
         thread->lanes[i].thread = thread;
         thread->lanes[i].number = i;
+        thread->lanes[i].count = spec->list;
         thread->lanes[i].ops = thread->ops + (size_t)i * spec->list;
         bench_addresses_init(&thread->lanes[i].addresses, &thread->run->region, index, i);
     }
