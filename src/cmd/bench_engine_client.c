@@ -7,10 +7,9 @@
 #include "cmd/bench_engine.h"
 
 enum {
-    SAMPLE_EVERY =
-        32,           /* on real pools: reading the clock costs as much as a part of an operation */
-    YIELD_EVERY = 16, /* likewise */
-    TOUCH_LEAVES = 16 /* one key in so many leaves brings every inner node into the cache */
+    SAMPLE_EVERY = 32, /* on real pools: the clock costs as much as a part of an operation */
+    YIELD_EVERY = 16,  /* likewise */
+    TOUCH_LEAVES = 16  /* one key in so many leaves brings every inner node into the cache */
 };
 
 void bench_client_draw_anew(struct bench_client *client)

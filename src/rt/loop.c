@@ -394,7 +394,6 @@ static void loop_sleep(struct real_loop *loop)
 /* Turns of a loop since it was last entered. */
 struct turns {
     unsigned count, quiet;
-    bool hurried; /* the last one ended early */
 };
 
 static void loop_turn(struct real_loop *loop, struct turns *turns)
@@ -402,12 +401,6 @@ static void loop_turn(struct real_loop *loop, struct turns *turns)
     bool progress = deliver_messages(loop);
     progress |= run_tasks(&loop->base);
     progress |= call_pollers(loop);
-    /* What the pollers brought is looked at first: the clock can wait for one turn. */
-    if (loop->base.runnable > 0 && !turns->hurried) {
-        turns->hurried = true;
-        return;
-    }
-    turns->hurried = false;
     loop->turn_ns = real_now_ns(NULL);
     progress |= fire_timers(loop);
     /* Pollers look at what is busy by themselves; the descriptors then can wait a little. */
