@@ -82,6 +82,7 @@ TCP_POOL=(--pool "tcp:$ADDRESS" --secret-file "$DIR/secret")
 
 echo "measuring on $(nproc) cores, $SECONDS_EACH s a line"
 measure tcp64 "${TCP_POOL[@]}" --size 64 --depth 64 --raw
+measure tcp64one "${TCP_POOL[@]}" --size 64 --depth 64 --raw --one-task
 measure tcp1 "${TCP_POOL[@]}" --size 64 --depth 1 --raw
 measure shm64 --pool "shm:$NAME" --size 64 --raw
 measure shm1k --pool "shm:$NAME" --size 1K --raw
@@ -106,6 +107,7 @@ idle() {
 echo
 printf '%-46s %10s %-12s %-12s\n' "what" "measured" "" "target"
 row "tcp READ 64 B, depth 64, to raw echo" "$(value tcp64 ratio)" "of its rate" ">=" 0.70
+row "the same, all posted by one task" "$(value tcp64one ratio)" "of its rate" ">=" 0.70
 row "tcp READ 64 B, depth 1, to raw echo" "$(value tcp1 latency_ratio)" "its latency" "<=" 1.30
 row "shm READ 64 B, to memcpy" "$(value shm64 ratio)" "of its rate" ">=" 0.70
 row "shm READ 1 KB, to memcpy" "$(value shm1k ratio)" "of its rate" ">=" 0.70

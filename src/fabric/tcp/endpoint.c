@@ -81,23 +81,34 @@ static bool is_read(const struct fabric_list *list)
     return list->count == 1 && list->ops[0].kind == FABRIC_READ;
 }
 
-/* Inlined, as a list that is posted seldom has to wait. */
-static inline __attribute__((always_inline)) bool encode(struct tcp_endpoint *endpoint,
-                                                         struct fabric_list *list)
+static void sent_push(struct tcp_endpoint *endpoint, struct fabric_list *list)
 {
-    bool read = is_read(list);
-    uint32_t bytes = read ? WIRE_READ_LIST : wire_list_bytes(list->ops, list->count);
-    uint8_t *to = frame_room(&endpoint->out, &endpoint->lists, WIRE_LISTS, bytes);
-    if (to == NULL)
-        return false;
-    if (read)
-        wire_put_read(to, endpoint->next_tag++, &list->ops[0]);
-    else
-        wire_put_list(to, bytes, endpoint->next_tag++, list->ops, list->count);
-    frame_added(&endpoint->out, &endpoint->lists, bytes, 1);
     list->next = NULL;
     *endpoint->sent_tail = list;
     endpoint->sent_tail = &list->next;
+}
+
+static bool encode(struct tcp_endpoint *endpoint, struct fabric_list *list)
+{
+    uint32_t bytes = wire_list_bytes(list->ops, list->count);
+    uint8_t *to = frame_room(&endpoint->out, &endpoint->lists, WIRE_LISTS, bytes);
+    if (to == NULL)
+        return false;
+    wire_put_list(to, bytes, endpoint->next_tag++, list->ops, list->count);
+    frame_added(&endpoint->out, &endpoint->lists, bytes, 1);
+    sent_push(endpoint, list);
+    return true;
+}
+
+/* What encode does, for a list of a single READ that has room in the open frame. */
+static inline bool encode_read(struct tcp_endpoint *endpoint, struct fabric_list *list)
+{
+    struct bytes *out = &endpoint->out;
+    if (!is_read(list) || frame_left(out, &endpoint->lists) < WIRE_READ_LIST)
+        return false;
+    wire_put_read(out->data + out->tail, endpoint->next_tag++, &list->ops[0]);
+    frame_added(out, &endpoint->lists, WIRE_READ_LIST, 1);
+    sent_push(endpoint, list);
     return true;
 }
 
@@ -180,23 +191,33 @@ static inline void copy_words(uint8_t *to, const uint8_t *from, uint32_t size)
 static void take_reads(struct tcp_endpoint *endpoint)
 {
     struct bytes *in = &endpoint->in;
+    const uint8_t *begin = bytes_front(in), *from = begin;
+    size_t left = bytes_used(in) < endpoint->results_bytes_left ? bytes_used(in)
+                                                                : endpoint->results_bytes_left;
+    unsigned most = endpoint->results_left - 1u, count = 0;
+    struct fabric_list *list = endpoint->sent, *next;
 
-    while (endpoint->results_left > 1 && endpoint->sent != NULL && is_read(endpoint->sent)) {
-        struct fabric_list *list = endpoint->sent;
+    if (endpoint->results_left == 0)
+        return;
+    for (; count < most && list != NULL && is_read(list); list = next, count++) {
         uint32_t size = list->ops[0].size, bytes = WIRE_LIST_HEADER + size;
-        const uint8_t *from = bytes_front(in);
-        if (size % 8 != 0 || bytes_used(in) < bytes || endpoint->results_bytes_left <= bytes ||
-            list->next == NULL ||
-            wire_get_u64(from) != wire_header_word(bytes, PANDO_OK, endpoint->expected_tag))
-            return;
+        uint16_t tag = (uint16_t)(endpoint->expected_tag + count);
+        next = list->next;
+        if (size % 8 != 0 || left <= bytes ||
+            wire_get_u64(from) != wire_header_word(bytes, PANDO_OK, tag))
+            break;
         copy_words(list->ops[0].read_to, from + WIRE_LIST_HEADER, size);
-        endpoint->expected_tag++;
-        endpoint->results_bytes_left -= bytes;
-        endpoint->results_left--;
-        endpoint->sent = list->next;
-        bytes_taken(in, bytes);
+        from += bytes;
+        left -= bytes;
         fabric_list_done(&endpoint->base, list, PANDO_OK);
     }
+    endpoint->sent = list;
+    if (list == NULL)
+        endpoint->sent_tail = &endpoint->sent;
+    endpoint->expected_tag += (uint16_t)count;
+    endpoint->results_left -= (uint16_t)count;
+    endpoint->results_bytes_left -= (uint32_t)(from - begin);
+    bytes_taken(in, (size_t)(from - begin));
 }
 
 static enum wire_parse take_frame(struct tcp_endpoint *endpoint)
@@ -335,16 +356,28 @@ enum pando_status tcp_endpoint_open(struct tcp_endpoint *endpoint, struct stream
     return status;
 }
 
+static void encode_or_wait(struct tcp_endpoint *endpoint, struct fabric_list *list)
+{
+    if (endpoint->waiting == NULL && encode(endpoint, list))
+        return;
+    list->next = NULL;
+    *endpoint->waiting_tail = list;
+    endpoint->waiting_tail = &list->next;
+}
+
+static void expect(struct tcp_endpoint *endpoint)
+{
+    polling_set(endpoint, true);
+    timer_start(endpoint);
+}
+
 void tcp_post(struct fabric_endpoint *base, struct fabric_list *list)
 {
     struct tcp_endpoint *endpoint = endpoint_of(base);
-    list->next = NULL;
-    if (endpoint->waiting != NULL || !encode(endpoint, list)) {
-        *endpoint->waiting_tail = list;
-        endpoint->waiting_tail = &list->next;
-    }
-    polling_set(endpoint, true);
-    timer_start(endpoint);
+    if (endpoint->waiting != NULL || !encode_read(endpoint, list))
+        encode_or_wait(endpoint, list);
+    if (!endpoint->polling || !heap_contains(&endpoint->timer.node))
+        expect(endpoint);
 }
 
 void tcp_disconnect_co(struct fabric_endpoint *base)
@@ -377,8 +410,7 @@ static uint8_t *frame_whole_co(struct tcp_endpoint *endpoint, enum wire_type typ
 
 static enum pando_status call_wait_co(struct tcp_endpoint *endpoint, struct session_call *call)
 {
-    polling_set(endpoint, true);
-    timer_start(endpoint);
+    expect(endpoint);
     return session_call_wait_co(&endpoint->calls, call);
 }
 
