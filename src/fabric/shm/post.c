@@ -31,7 +31,7 @@ static void prefetch_op(const struct window *window, const struct fabric_op *op)
         end = line + PREFETCH_LINES_MAX * LINE_BYTES;
     for (; line < end; line += LINE_BYTES) {
         if (op->kind == FABRIC_READ)
-            __builtin_prefetch((const void *)line, 0);
+            __builtin_prefetch((const void *)line, 0, 2);
         else
             __builtin_prefetch((const void *)line, 1);
     }
