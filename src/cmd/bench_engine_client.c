@@ -1,6 +1,7 @@
 /*
  * bench_engine_client.c - one client: the next operation, done and counted.
  */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,17 +167,14 @@ static bool count_status(struct bench_client *client, const struct workload_op *
     return false;
 }
 
-/* An operation that is served from this process's memory does not suspend: without this, a client
- * would keep its thread from everything else, and run ahead of all others in simulated time. */
-static void let_others_co(const struct bench_client *client, unsigned *streak)
+/* An operation that is served from this process's memory does not suspend: without a pause now and
+ * then, a client would keep its thread from everything else, and run ahead of all others in simulated
+ * time. After how many operations. */
+static unsigned streak_of(const struct bench_run *run)
 {
-    const struct bench_run *run = client->thread->run;
     if (!engine_has_owners(run->plan->engine))
-        return;
-    if (++*streak < (env_simulated(run->env) ? 1 : YIELD_EVERY))
-        return;
-    *streak = 0;
-    rt_yield_co();
+        return UINT_MAX;
+    return env_simulated(run->env) ? 1 : YIELD_EVERY;
 }
 
 static void measure_co(struct bench_client *client)
@@ -185,7 +183,7 @@ static void measure_co(struct bench_client *client)
     const struct bench_plan *plan = thread->run->plan;
     bool costs = plan->coroutines == 1 || thread->phase == BENCH_SAMPLE;
     unsigned every = env_simulated(thread->run->env) ? 1 : SAMPLE_EVERY, skipped = every - 1;
-    unsigned streak = 0;
+    unsigned streak = 0, longest = streak_of(thread->run);
     struct cost before = {0}, after;
     struct workload_op op;
 
@@ -222,7 +220,10 @@ static void measure_co(struct bench_client *client)
             thread->done++;
         }
         client->quota -= client->quota != UINT64_MAX;
-        let_others_co(client, &streak);
+        if (++streak >= longest) {
+            streak = 0;
+            rt_yield_co();
+        }
     }
 }
 

@@ -10,10 +10,8 @@
 static uint32_t cell_crc(const struct cell_place *place, uint32_t upper, const void *payload,
                          size_t size)
 {
-    /* Whole words: two halves that were just stored cannot be loaded as one without a wait. */
-    const uint64_t seed[] = {place->pool, place->address,
-                             (uint64_t)upper << 32 | (uint32_t)place->kind << 16 | place->table};
-    uint32_t crc = crc32c(crc32c(0, seed, sizeof(seed)), payload, size);
+    uint64_t rest = (uint64_t)upper << 32 | (uint32_t)place->kind << 16 | place->table;
+    uint32_t crc = crc32c_behind(place->pool, place->address, rest, payload, size);
     return crc == 0 ? 1 : crc;
 }
 

@@ -45,6 +45,16 @@ static void test_known(crc_function *crc)
     CHECK_EQ_U64(crc(0, buffer, sizeof(buffer)), 0x113fdb5cu);
 }
 
+/* Of three words and what follows them, as of all of it in one piece. */
+static void test_behind(const uint8_t *random)
+{
+    uint64_t words[3];
+    memcpy(words, random, sizeof(words));
+    for (size_t length = 0; length + sizeof(words) <= LENGTH_MAX; length++)
+        CHECK_EQ_U64(crc32c_behind(words[0], words[1], words[2], random + sizeof(words), length),
+                     crc32c_portable(0, random, sizeof(words) + length));
+}
+
 /* The reference grows with the length, so that all lengths cost one pass per alignment. */
 static void test_lengths(crc_function *crc, const uint8_t *random)
 {
@@ -100,5 +110,6 @@ int main(void)
     CHECK_EQ_TEXT(implementations[count - 1].name, crc32c_name());
     test_known(crc32c);
     test_lengths(crc32c, random);
+    test_behind(random);
     return 0;
 }

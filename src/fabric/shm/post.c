@@ -18,6 +18,9 @@ enum {
     LONG_BYTES = 2048, /* a list of so many bytes needs no help */
     PREFETCH_LINES_MAX = LONG_BYTES / LINE_BYTES + 1,
     PREFETCH_LISTS_MAX = 64, /* more would drive each other out of the cache */
+    /* Of the cache: the first has so few buffers for lines on their way (24 on a Zen 4) that who asks
+     * for a leaf's 16 lines waits. READs of 1 KB are twice as fast this way, those of 64 B as fast. */
+    INTO_SECOND_LEVEL = 2,
 };
 
 static void prefetch_op(const struct window *window, const struct fabric_op *op)
@@ -31,7 +34,7 @@ static void prefetch_op(const struct window *window, const struct fabric_op *op)
         end = line + PREFETCH_LINES_MAX * LINE_BYTES;
     for (; line < end; line += LINE_BYTES) {
         if (op->kind == FABRIC_READ)
-            __builtin_prefetch((const void *)line, 0, 2);
+            __builtin_prefetch((const void *)line, 0, INTO_SECOND_LEVEL);
         else
             __builtin_prefetch((const void *)line, 1);
     }

@@ -75,6 +75,11 @@ bool cached_node_reaches(const struct node_layout *layout, const struct cached_n
     return before ? order <= 0 : order < 0;
 }
 
+bool cached_node_reaches_word(const struct cached_node *node, uint64_t limit)
+{
+    return node->no_high || limit <= key_word(slice_of(node->high, WORD_KEY), 0);
+}
+
 /* What the separators of a node need for being looked at. */
 struct separators {
     const struct node_layout *layout;

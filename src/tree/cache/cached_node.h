@@ -31,6 +31,9 @@ struct slice cached_node_low(const struct node_layout *layout, const struct cach
 bool cached_node_reaches(const struct node_layout *layout, const struct cached_node *node,
                          struct slice key, bool before);
 
+/* Of 8-byte keys: whether all whose words are below `limit` lie below the high fence. */
+bool cached_node_reaches_word(const struct cached_node *node, uint64_t limit);
+
 /* Which of the children 0 .. count has the key; with `before`, the keys just below it. */
 uint32_t cached_node_index(const struct node_layout *layout, const struct cached_node *node,
                            struct slice key, bool before);

@@ -13,6 +13,7 @@
 #include "rt/rt.h"
 #include "tree/cache/cached_node.h"
 #include "tree/cache/key_words.h"
+#include "tree/node/search.h"
 
 enum {
     LEVELS = 16,
@@ -303,13 +304,45 @@ static struct cached_node *node_find(struct index_cache *cache, int l, struct sl
     return cached_node_reaches(&cache->layout, node, key, before) ? node : NULL;
 }
 
-bool index_cache_find(struct index_cache *cache, struct slice key, uint8_t level, bool before,
+/*
+ * A key that is a word, as all of its level's are: the node is the last whose low fence's word lies
+ * below `limit`, which is the key's word or, to have that one too, the next. NULL also where that
+ * does not tell: at the ends of what words can say.
+ */
+static struct cached_node *node_find_word(struct index_cache *cache, const struct level *level,
+                                          uint64_t limit)
+{
+    uint32_t count = search_below(level->words, level->count, limit);
+    if (count == 0)
+        return NULL;
+    const struct page *page = level->pages[count - 1];
+    count = search_below(page->words, page->count, limit);
+    if (count == 0)
+        return NULL;
+    struct cached_node *node = page->nodes[count - 1];
+    cached_node_prefetch(&cache->layout, node);
+    return cached_node_reaches_word(node, limit) ? node : NULL;
+}
+
+static bool find_word(struct index_cache *cache, uint64_t limit, uint8_t level,
                       struct index_cache_hit *out)
 {
-    bool found = false;
+    for (int l = level + 1; l < LEVELS; l++) {
+        struct cached_node *node = node_find_word(cache, &cache->levels[l], limit);
+        if (node == NULL)
+            continue;
+        out->child = node->words[node->count + search_below(node->words, node->count, limit)];
+        out->child_level = (uint8_t)(l - 1);
+        node->used = ++cache->clock;
+        return true;
+    }
+    return false;
+}
 
-    rt_latch_lock(&cache->latch);
-    for (int l = level + 1; l < LEVELS && !found; l++) {
+static bool find_key(struct index_cache *cache, struct slice key, uint8_t level, bool before,
+                     struct index_cache_hit *out)
+{
+    for (int l = level + 1; l < LEVELS; l++) {
         struct place place;
         struct cached_node *node = node_find(cache, l, key, before, &place);
         if (node == NULL)
@@ -318,8 +351,24 @@ bool index_cache_find(struct index_cache *cache, struct slice key, uint8_t level
         out->child = cached_node_child(&cache->layout, node, index);
         out->child_level = (uint8_t)(l - 1);
         node->used = ++cache->clock;
-        found = true;
+        return true;
     }
+    return false;
+}
+
+bool index_cache_find(struct index_cache *cache, struct slice key, uint8_t level, bool before,
+                      struct index_cache_hit *out)
+{
+    bool found = false;
+
+    rt_latch_lock(&cache->latch);
+    if (cache->layout.key_size == 8 && key.size == 8) {
+        uint64_t word = key_word(key, 0);
+        if (word != UINT64_MAX)
+            found = find_word(cache, before ? word : word + 1, level, out);
+    }
+    if (!found)
+        found = find_key(cache, key, level, before, out);
     rt_latch_unlock(&cache->latch);
     return found;
 }
