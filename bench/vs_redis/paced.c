@@ -1,11 +1,11 @@
 /*
  * Latency at a given load, of any server that speaks Redis' protocol:
  *
- *   paced PORT RATE SECONDS CONNECTIONS KEYS
+ *   paced PORT RATE SECONDS CONNECTIONS KEYS PIPELINE
  *
- * GETs of random keys key:000000000000 .. leave at a steady rate, each on a connection that waits for nothing, and
- * are timed to the nanosecond; redis-benchmark knows times to 8 us only. A request's time begins when it was to
- * leave. When all connections wait, the next request does too, and those that should have left meanwhile are left
+ * GETs of random keys key:000000000000 .. leave at a steady rate, PIPELINE at once, on a connection that waits for
+ * nothing, and are timed to the nanosecond; redis-benchmark knows times to 8 us only. A request's time begins when it
+ * was to leave. When all connections wait, the next request does too, and those that should have left meanwhile are left
  * out: with few connections a stall of the machine counts for as many requests, not for all of a millisecond.
  *
  * Prints requests per second, and p50 and p99 in microseconds, as "rate p50 p99". This thread spins: give it a core.
@@ -24,20 +24,21 @@
 #include "base/histogram.h"
 #include "base/prng.h"
 
-enum { CONNECTIONS_MAX = 1000, REPLY_MAX = 4096, WARMUP_PART = 5 };
+enum { CONNECTIONS_MAX = 1000, PIPELINE_MAX = 64, REPLIES_MAX = 16 * 1024, WARMUP_PART = 5 };
 
 static const uint64_t NS_PER_S = 1000000000;
 
 struct connection {
     int fd;
-    uint64_t due_ns; /* when its request was to leave; 0: none is under way */
-    char reply[REPLY_MAX];
-    size_t got;
+    uint64_t due_ns; /* when its requests were to leave; 0: none are under way */
+    unsigned left;   /* replies that are not there yet */
+    char replies[REPLIES_MAX];
+    size_t got, taken;
 };
 
 struct load {
     struct connection connections[CONNECTIONS_MAX];
-    unsigned count, next;
+    unsigned count, next, pipeline;
     uint64_t keys, gap_ns;
     uint64_t start_ns, warm_ns, end_ns;
     struct prng prng;
@@ -69,47 +70,57 @@ static int open_connection(uint16_t port)
     return fd;
 }
 
-static void send_get(struct load *load, struct connection *connection, uint64_t due_ns)
+static void send_gets(struct load *load, struct connection *connection, uint64_t due_ns)
 {
-    char request[64];
-    int size = snprintf(request, sizeof(request), "*2\r\n$3\r\nGET\r\n$16\r\nkey:%012llu\r\n",
-                        (unsigned long long)prng_below(&load->prng, load->keys));
+    char requests[PIPELINE_MAX * 64];
+    size_t size = 0;
+    for (unsigned i = 0; i < load->pipeline; i++)
+        size += (size_t)snprintf(requests + size, sizeof(requests) - size,
+                                 "*2\r\n$3\r\nGET\r\n$16\r\nkey:%012llu\r\n",
+                                 (unsigned long long)prng_below(&load->prng, load->keys));
     connection->due_ns = due_ns;
-    connection->got = 0;
-    if (send(connection->fd, request, (size_t)size, MSG_NOSIGNAL) != size)
+    connection->left = load->pipeline;
+    connection->got = connection->taken = 0;
+    if (send(connection->fd, requests, size, MSG_NOSIGNAL) != (ssize_t)size)
         die("sending");
 }
 
-/* Whether "$N\r\n" and N bytes and "\r\n" are there. */
-static bool is_whole(const struct connection *connection)
+/* Steps over "$N\r\n" and N bytes and "\r\n", if they are there. */
+static bool take_reply(struct connection *connection)
 {
-    const char *end = memchr(connection->reply, '\n', connection->got);
+    const char *reply = connection->replies + connection->taken;
+    size_t there = connection->got - connection->taken;
+    const char *end = memchr(reply, '\n', there);
     if (end == NULL)
         return false;
-    if (connection->reply[0] != '$' || connection->reply[1] == '-') {
-        fprintf(stderr, "paced: the server answered %.*s\n", (int)connection->got,
-                connection->reply);
+    if (reply[0] != '$' || reply[1] == '-') {
+        fprintf(stderr, "paced: the server answered %.*s\n", (int)there, reply);
         exit(1);
     }
-    size_t head = (size_t)(end - connection->reply) + 1;
-    return connection->got >= head + strtoull(connection->reply + 1, NULL, 10) + 2;
+    size_t size = (size_t)(end - reply) + 1 + strtoull(reply + 1, NULL, 10) + 2;
+    if (there < size)
+        return false;
+    connection->taken += size;
+    return true;
 }
 
 static void look(struct load *load, struct connection *connection)
 {
-    ssize_t got = recv(connection->fd, connection->reply + connection->got,
-                       REPLY_MAX - 1 - connection->got, MSG_DONTWAIT);
+    ssize_t got = recv(connection->fd, connection->replies + connection->got,
+                       REPLIES_MAX - 1 - connection->got, MSG_DONTWAIT);
     if (got < 0 && errno == EAGAIN)
         return;
     if (got <= 0)
         die("receiving");
     connection->got += (size_t)got;
-    connection->reply[connection->got] = '\0';
-    if (!is_whole(connection))
-        return;
-    if (connection->due_ns >= load->warm_ns)
-        histogram_add(&load->histogram, now_ns() - connection->due_ns);
-    connection->due_ns = 0;
+    connection->replies[connection->got] = '\0';
+    uint64_t took_ns = now_ns() - connection->due_ns;
+    for (; connection->left > 0 && take_reply(connection); connection->left--) {
+        if (connection->due_ns >= load->warm_ns)
+            histogram_add(&load->histogram, took_ns);
+    }
+    if (connection->left == 0)
+        connection->due_ns = 0;
 }
 
 /* The next connection that waits for nothing; NULL: all are busy, and the request leaves later than it should. */
@@ -130,7 +141,7 @@ static void run(struct load *load)
     for (uint64_t due_ns = load->start_ns; now_ns() < load->end_ns;) {
         struct connection *idle = now_ns() >= due_ns ? free_connection(load) : NULL;
         if (idle != NULL) {
-            send_get(load, idle, due_ns);
+            send_gets(load, idle, due_ns);
             due_ns += load->gap_ns;
             if (now_ns() > due_ns + load->gap_ns)
                 due_ns = now_ns();
@@ -146,20 +157,23 @@ int main(int argc, char **argv)
 {
     static struct load load;
 
-    if (argc != 6) {
-        fprintf(stderr, "use: paced PORT RATE SECONDS CONNECTIONS KEYS\n");
+    if (argc != 7) {
+        fprintf(stderr, "use: paced PORT RATE SECONDS CONNECTIONS KEYS PIPELINE\n");
         return 2;
     }
     uint16_t port = (uint16_t)strtoul(argv[1], NULL, 10);
     double rate = strtod(argv[2], NULL), seconds = strtod(argv[3], NULL);
     load.count = (unsigned)strtoul(argv[4], NULL, 10);
     load.keys = strtoull(argv[5], NULL, 10);
+    load.pipeline = (unsigned)strtoul(argv[6], NULL, 10);
     if (port == 0 || !(rate >= 1) || !(seconds > 0) || load.count == 0 ||
-        load.count > CONNECTIONS_MAX || load.keys == 0) {
-        fprintf(stderr, "paced: numbers above 0, and at most %d connections\n", CONNECTIONS_MAX);
+        load.count > CONNECTIONS_MAX || load.keys == 0 || load.pipeline == 0 ||
+        load.pipeline > PIPELINE_MAX) {
+        fprintf(stderr, "paced: numbers above 0, at most %d connections and a pipeline of %d\n",
+                CONNECTIONS_MAX, PIPELINE_MAX);
         return 2;
     }
-    load.gap_ns = (uint64_t)((double)NS_PER_S / rate);
+    load.gap_ns = (uint64_t)((double)NS_PER_S / rate * load.pipeline);
     prng_seed(&load.prng, 1);
     histogram_init(&load.histogram);
     for (unsigned i = 0; i < load.count; i++)
