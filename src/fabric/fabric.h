@@ -110,6 +110,17 @@ static inline struct fabric_op fabric_write(uint64_t offset, const void *from, u
         .kind = FABRIC_WRITE, .size = size, .offset = offset, .write_from = from};
 }
 
+/* In place, for a list that is filled step by step: a whole operation that was just made in parts
+ * cannot be copied without a wait. */
+static inline void fabric_write_at(struct fabric_op *op, uint64_t offset, const void *from,
+                                   uint32_t size)
+{
+    op->kind = FABRIC_WRITE;
+    op->size = size;
+    op->offset = offset;
+    op->write_from = from;
+}
+
 static inline struct fabric_op fabric_cas(uint64_t offset, uint64_t expected, uint64_t desired)
 {
     return (struct fabric_op){

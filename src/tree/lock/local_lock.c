@@ -143,12 +143,12 @@ enum pando_status local_lock_take_co(struct local_locks *locks, fabric_address a
                                      uint64_t deadline_ns, const struct local_lock_offer *offer,
                                      struct local_lock_grant *grant)
 {
+    if (local_lock_try(locks, address, grant))
+        return PANDO_OK;
+
     struct lock lock = lock_at(locks, address);
     struct local_lock_waiter self = {.task = rt_task_self(), .offer = *offer};
     enum pando_status parked = PANDO_OK;
-
-    if (local_lock_try(locks, address, grant))
-        return PANDO_OK;
     atomic_fetch_add_explicit(&locks->waits, 1, memory_order_relaxed);
     if (locks->options.no_queue)
         return take_by_retry_co(locks, address, deadline_ns, grant);

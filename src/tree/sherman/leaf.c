@@ -163,7 +163,7 @@ static void cells_begin(struct cells *cells)
 static void cells_add(const struct change *change, struct cells *cells, uint32_t offset,
                       const void *bytes, uint32_t size)
 {
-    cells->ops[cells->count++] = fabric_write(leaf_offset(change) + offset, bytes, size);
+    fabric_write_at(&cells->ops[cells->count++], leaf_offset(change) + offset, bytes, size);
 }
 
 /* Where the next cell is built; NULL: there is no room. */

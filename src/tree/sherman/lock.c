@@ -195,8 +195,7 @@ enum pando_status sherman_commit_co(struct sherman *self, struct sherman_lock *l
     struct sherman_table *table = self->table;
     uint16_t node = fabric_address_node(lock->global.address);
     enum pando_status status = PANDO_OK;
-    struct fabric_op unlock =
-        fabric_write(fabric_address_offset(lock->global.address), &zero, sizeof(zero));
+    uint64_t word_at = fabric_address_offset(lock->global.address);
 
     pando_assert(lock->held);
     lock->local.word = lock->global.word;
@@ -204,10 +203,12 @@ enum pando_status sherman_commit_co(struct sherman *self, struct sherman_lock *l
     if (handover || lock->alone || !table->on.combine) {
         if (count > 0)
             status = sherman_write_co(self, node, ops, count);
-        if (status == PANDO_OK && !handover && !lock->alone)
+        if (status == PANDO_OK && !handover && !lock->alone) {
+            struct fabric_op unlock = fabric_write(word_at, &zero, sizeof(zero));
             status = pool_persist_unlock_co(self->base.session, &lock->global, &unlock, 1, NULL);
+        }
     } else {
-        ops[count] = unlock;
+        fabric_write_at(&ops[count], word_at, &zero, sizeof(zero));
         status = pool_persist_unlock_co(self->base.session, &lock->global, ops, count + 1, NULL);
     }
     struct local_lock_gift gift = {0};
