@@ -24,14 +24,14 @@ static struct crc32c_implementation usable[3] = {{"portable", crc32c_portable}};
 static size_t usable_count = 1;
 static uint32_t (*chosen)(uint32_t seed, const void *data, size_t size) = crc32c_portable;
 
-static uint32_t behind_any(uint64_t a, uint64_t b, uint64_t c, const void *data, size_t size)
+static uint32_t after_words_any(uint64_t a, uint64_t b, uint64_t c, const void *data, size_t size)
 {
     const uint64_t words[] = {a, b, c};
     return chosen(chosen(0, words, sizeof(words)), data, size);
 }
 
-static uint32_t (*chosen_behind)(uint64_t a, uint64_t b, uint64_t c, const void *data,
-                                 size_t size) = behind_any;
+static uint32_t (*chosen_after_words)(uint64_t a, uint64_t b, uint64_t c, const void *data,
+                                      size_t size) = after_words_any;
 
 static inline uint64_t load_u64(const uint8_t *data)
 {
@@ -183,8 +183,8 @@ TARGET_SSE42 static uint32_t crc32c_sse42(uint32_t seed, const void *data, size_
                                     : crc32c_streams(crc, data, size);
 }
 
-TARGET_SSE42 static uint32_t behind_sse42(uint64_t a, uint64_t b, uint64_t c, const void *data,
-                                          size_t size)
+TARGET_SSE42 static uint32_t after_words_sse42(uint64_t a, uint64_t b, uint64_t c, const void *data,
+                                               size_t size)
 {
     uint64_t crc = _mm_crc32_u64(_mm_crc32_u64(_mm_crc32_u64(UINT32_MAX, a), b), c);
     return size < STREAMS_BYTES_MIN ? crc32c_short(crc, data, size)
@@ -268,7 +268,7 @@ static void choose(void)
         return;
     shifts_init();
     add_usable((struct crc32c_implementation){"sse4.2", crc32c_sse42});
-    chosen_behind = behind_sse42;
+    chosen_after_words = after_words_sse42;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq"))
         add_usable((struct crc32c_implementation){"avx512", crc32c_avx512});
 }
@@ -328,9 +328,9 @@ uint32_t crc32c(uint32_t seed, const void *data, size_t size)
     return chosen(seed, data, size);
 }
 
-uint32_t crc32c_behind(uint64_t a, uint64_t b, uint64_t c, const void *data, size_t size)
+uint32_t crc32c_after_words(uint64_t a, uint64_t b, uint64_t c, const void *data, size_t size)
 {
-    return chosen_behind(a, b, c, data, size);
+    return chosen_after_words(a, b, c, data, size);
 }
 
 const char *crc32c_name(void)

@@ -16,7 +16,7 @@ uint32_t crc32c(uint32_t seed, const void *data, size_t size);
 
 /* That of three words, as they lie in memory, and `size` bytes behind them: what a few bytes are and
  * where they belong, in one call. */
-uint32_t crc32c_behind(uint64_t a, uint64_t b, uint64_t c, const void *data, size_t size);
+uint32_t crc32c_after_words(uint64_t a, uint64_t b, uint64_t c, const void *data, size_t size);
 
 /* The implementation for any processor. */
 uint32_t crc32c_portable(uint32_t seed, const void *data, size_t size);

@@ -11,7 +11,7 @@ static uint32_t cell_crc(const struct cell_place *place, uint32_t upper, const v
                          size_t size)
 {
     uint64_t rest = (uint64_t)upper << 32 | (uint32_t)place->kind << 16 | place->table;
-    uint32_t crc = crc32c_behind(place->pool, place->address, rest, payload, size);
+    uint32_t crc = crc32c_after_words(place->pool, place->address, rest, payload, size);
     return crc == 0 ? 1 : crc;
 }
 

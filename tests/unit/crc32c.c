@@ -46,13 +46,14 @@ static void test_known(crc_function *crc)
 }
 
 /* Of three words and what follows them, as of all of it in one piece. */
-static void test_behind(const uint8_t *random)
+static void test_after_words(const uint8_t *random)
 {
     uint64_t words[3];
     memcpy(words, random, sizeof(words));
     for (size_t length = 0; length + sizeof(words) <= LENGTH_MAX; length++)
-        CHECK_EQ_U64(crc32c_behind(words[0], words[1], words[2], random + sizeof(words), length),
-                     crc32c_portable(0, random, sizeof(words) + length));
+        CHECK_EQ_U64(
+            crc32c_after_words(words[0], words[1], words[2], random + sizeof(words), length),
+            crc32c_portable(0, random, sizeof(words) + length));
 }
 
 /* The reference grows with the length, so that all lengths cost one pass per alignment. */
@@ -110,6 +111,6 @@ int main(void)
     CHECK_EQ_TEXT(implementations[count - 1].name, crc32c_name());
     test_known(crc32c);
     test_lengths(crc32c, random);
-    test_behind(random);
+    test_after_words(random);
     return 0;
 }

@@ -3,18 +3,14 @@
  * fit each other. What is true in a frame may be answered; at the lie the server closes the
  * connection, and nothing else suffers.
  */
-#include <unistd.h>
-
-#include "base/log.h"
-#include "fabric/tcp/tcp_int.h"
 #include "fabric/window/window_fmt.h"
-#include "lib/check.h"
+#include "unit/tcp_world.h"
 
 enum { NODE = 3, HOST_BYTES = 4 * 1024 * 1024, READ_BYTES = 64 };
 
 static const uint64_t ANSWER_NS = 5 * RT_NS_PER_S;
 
-static struct fabric *server, *client;
+static struct fabric *server;
 
 static struct stream connect_co(void)
 {
@@ -117,39 +113,14 @@ static void lies_co(void *arg)
     }
 }
 
-static void run(void (*test)(void *))
-{
-    struct rt_loop *loop = rt_loop_create();
-    CHECK(loop != NULL);
-    CHECK_OK(rt_spawn(loop, test, NULL));
-    rt_loop_run(loop);
-    rt_loop_destroy(loop);
-}
-
 int main(void)
 {
-    char path[] = "/tmp/pando-hostile-XXXXXX", error[256];
-    int fd = mkstemp(path);
-    CHECK(fd >= 0 && write(fd, "0123456789abcdef0123456789abcdef", 32) == 32);
-    close(fd);
-    struct fabric_tcp_options options = {
-        .node = NODE,
-        .target = FABRIC_MEMORY,
-        .listen = "127.0.0.1:0",
-        .secret_file = path,
-        .host_bytes = HOST_BYTES,
-    };
-    log_set_level(LOG_LEVEL_ERROR);
-    CHECK_OK(fabric_tcp_open(&options, &server, error, sizeof(error)));
+    world_open(NODE + 1);
+    server = open_fabric((struct fabric_tcp_options){
+        .node = NODE, .target = FABRIC_MEMORY, .listen = "127.0.0.1:0", .host_bytes = HOST_BYTES});
     CHECK_OK(fabric_tcp_start(server));
-    options.listen = NULL;
-    options.node = NODE + 1;
-    options.target = FABRIC_COMPUTE;
-    options.host_bytes = 0;
-    CHECK_OK(fabric_tcp_open(&options, &client, error, sizeof(error)));
     run(lies_co);
-    fabric_close(client);
     fabric_close(server);
-    unlink(path);
+    world_close();
     return 0;
 }

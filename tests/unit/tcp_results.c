@@ -4,15 +4,10 @@
  * endpoint and touch nothing else.
  */
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "base/log.h"
-#include "fabric/tcp/tcp_int.h"
-#include "lib/check.h"
+#include "unit/tcp_world.h"
 
 enum { READS = 5, READ_BYTES = 64, RESULT = WIRE_LIST_HEADER + READ_BYTES, GUARD = 0xa5 };
-
-static struct fabric *client;
 
 struct line {
     struct fabric_endpoint *endpoint;
@@ -195,28 +190,12 @@ static void lies_co(void *arg)
     expect_broken_co("no results", frame, size, 0, READ_BYTES);
 }
 
-static void run(void (*test)(void *))
-{
-    struct rt_loop *loop = rt_loop_create();
-    CHECK(loop != NULL);
-    CHECK_OK(rt_spawn(loop, test, NULL));
-    rt_loop_run(loop);
-    rt_loop_destroy(loop);
-}
-
 int main(void)
 {
-    char path[] = "/tmp/pando-results-XXXXXX", error[256];
-    int fd = mkstemp(path);
-    CHECK(fd >= 0 && write(fd, "0123456789abcdef0123456789abcdef", 32) == 32);
-    close(fd);
-    struct fabric_tcp_options options = {.node = 2, .target = FABRIC_COMPUTE, .secret_file = path};
-    log_set_level(LOG_LEVEL_ERROR);
-    CHECK_OK(fabric_tcp_open(&options, &client, error, sizeof(error)));
+    world_open(2);
     run(pieces_co);
     run(early_frame_co);
     run(lies_co);
-    fabric_close(client);
-    unlink(path);
+    world_close();
     return 0;
 }

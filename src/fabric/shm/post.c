@@ -12,38 +12,18 @@
 #include "fabric/shm/shm_int.h"
 
 enum {
-    AT_ONCE_MAX = 16, /* then the loop gets a turn: timers and descriptors want to be looked at */
-    LINE_BYTES = 64,
+    AT_ONCE_MAX = 16,  /* then the loop gets a turn: timers and descriptors want to be looked at */
     SHORT_BYTES = 256, /* up to here a list has too few lines to overlap them with each other */
     LONG_BYTES = 2048, /* a list of so many bytes needs no help */
-    PREFETCH_LINES_MAX = LONG_BYTES / LINE_BYTES + 1,
     PREFETCH_LISTS_MAX = 64, /* more would drive each other out of the cache */
-    /* Of the cache: the first has so few buffers for lines on their way (24 on a Zen 4) that who asks
-     * for a leaf's 16 lines waits. READs of 1 KB are twice as fast this way, those of 64 B as fast. */
-    INTO_SECOND_LEVEL = 2,
 };
-
-static void prefetch_op(const struct window *window, const struct fabric_op *op)
-{
-    const uint8_t *at = window_at(window, op->offset, op->size);
-    if (at == NULL)
-        return;
-    uintptr_t line = (uintptr_t)at & ~(uintptr_t)(LINE_BYTES - 1);
-    uintptr_t end = (uintptr_t)at + op->size;
-    if (end - line > PREFETCH_LINES_MAX * LINE_BYTES)
-        end = line + PREFETCH_LINES_MAX * LINE_BYTES;
-    for (; line < end; line += LINE_BYTES) {
-        if (op->kind == FABRIC_READ)
-            __builtin_prefetch((const void *)line, 0, INTO_SECOND_LEVEL);
-        else
-            __builtin_prefetch((const void *)line, 1);
-    }
-}
 
 static void prefetch(const struct shm_endpoint *endpoint, const struct fabric_list *list)
 {
-    for (uint32_t i = 0; i < list->count; i++)
-        prefetch_op(endpoint->window, &list->ops[i]);
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct fabric_op *op = &list->ops[i];
+        window_prefetch(endpoint->window, op->offset, op->size, op->kind != FABRIC_READ);
+    }
 }
 
 static uint64_t bytes_of(const struct fabric_list *list)

@@ -305,70 +305,54 @@ static struct cached_node *node_find(struct index_cache *cache, int l, struct sl
 }
 
 /*
- * A key that is a word, as all of its level's are: the node is the last whose low fence's word lies
- * below `limit`, which is the key's word or, to have that one too, the next. NULL also where that
- * does not tell: at the ends of what words can say.
+ * The same for a key that is a word, as all of its level's are: the last node whose low fence's word lies
+ * below `limit`, which is the key's word or, to have that one too, the next. It is not 0, so that the
+ * empty fence, whose word is, lies below it, too.
  */
-static struct cached_node *node_find_word(struct index_cache *cache, const struct level *level,
-                                          uint64_t limit)
+static struct cached_node *node_find_word(struct index_cache *cache, int l, uint64_t limit)
 {
+    const struct level *level = &cache->levels[l];
     uint32_t count = search_below(level->words, level->count, limit);
     if (count == 0)
         return NULL;
     const struct page *page = level->pages[count - 1];
     count = search_below(page->words, page->count, limit);
-    if (count == 0)
-        return NULL;
+    pando_assert(count > 0); /* the page begins below it */
     struct cached_node *node = page->nodes[count - 1];
     cached_node_prefetch(&cache->layout, node);
     return cached_node_reaches_word(node, limit) ? node : NULL;
 }
 
-static bool find_word(struct index_cache *cache, uint64_t limit, uint8_t level,
-                      struct index_cache_hit *out)
+/* Whether words alone tell where the key lies; then up to which. */
+static bool word_limit(const struct index_cache *cache, struct slice key, bool before,
+                       uint64_t *limit)
 {
-    for (int l = level + 1; l < LEVELS; l++) {
-        struct cached_node *node = node_find_word(cache, &cache->levels[l], limit);
-        if (node == NULL)
-            continue;
-        out->child = node->words[node->count + search_below(node->words, node->count, limit)];
-        out->child_level = (uint8_t)(l - 1);
-        node->used = ++cache->clock;
-        return true;
-    }
-    return false;
-}
-
-static bool find_key(struct index_cache *cache, struct slice key, uint8_t level, bool before,
-                     struct index_cache_hit *out)
-{
-    for (int l = level + 1; l < LEVELS; l++) {
-        struct place place;
-        struct cached_node *node = node_find(cache, l, key, before, &place);
-        if (node == NULL)
-            continue;
-        uint32_t index = cached_node_index(&cache->layout, node, key, before);
-        out->child = cached_node_child(&cache->layout, node, index);
-        out->child_level = (uint8_t)(l - 1);
-        node->used = ++cache->clock;
-        return true;
-    }
-    return false;
+    if (cache->layout.key_size != 8 || key.size != 8)
+        return false;
+    *limit = key_word(key, 0) + !before;
+    return *limit != 0;
 }
 
 bool index_cache_find(struct index_cache *cache, struct slice key, uint8_t level, bool before,
                       struct index_cache_hit *out)
 {
-    bool found = false;
+    uint64_t limit;
+    bool found = false, by_word = word_limit(cache, key, before, &limit);
 
     rt_latch_lock(&cache->latch);
-    if (cache->layout.key_size == 8 && key.size == 8) {
-        uint64_t word = key_word(key, 0);
-        if (word != UINT64_MAX)
-            found = find_word(cache, before ? word : word + 1, level, out);
+    for (int l = level + 1; l < LEVELS && !found; l++) {
+        struct place place;
+        struct cached_node *node =
+            by_word ? node_find_word(cache, l, limit) : node_find(cache, l, key, before, &place);
+        if (node == NULL)
+            continue;
+        uint32_t index = by_word ? search_below(node->words, node->count, limit)
+                                 : cached_node_index(&cache->layout, node, key, before);
+        out->child = cached_node_child(&cache->layout, node, index);
+        out->child_level = (uint8_t)(l - 1);
+        node->used = ++cache->clock;
+        found = true;
     }
-    if (!found)
-        found = find_key(cache, key, level, before, out);
     rt_latch_unlock(&cache->latch);
     return found;
 }
