@@ -49,8 +49,12 @@ enum pando_status pool_read_co(struct pool_session *session, struct pool_reading
     uint64_t posted_ns = rt_coarse_ns(); /* not later than the truth */
     enum pando_status status =
         pool_submit_co(session, fabric_address_node(reading->address), &read, 1);
-    /* Memory is used again some time after it was freed: what was read long ago may be both. */
-    reading->recent = rt_tick_ns() < posted_ns + READ_OLD_NS - RT_TICK_NS;
+    /* Memory is used again some time after it was freed: what was read long ago may be both. If the loop
+     * has turned since, it looked at the clock after this was done. */
+    uint64_t done_ns = rt_coarse_ns();
+    if (done_ns == posted_ns)
+        done_ns = rt_tick_ns() + RT_TICK_NS;
+    reading->recent = done_ns < posted_ns + READ_OLD_NS;
     return status == PANDO_RANGE ? PANDO_STALE : status;
 }
 

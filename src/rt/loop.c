@@ -401,12 +401,15 @@ static void loop_turn(struct real_loop *loop, struct turns *turns)
     bool progress = deliver_messages(loop);
     progress |= run_tasks(&loop->base);
     progress |= call_pollers(loop);
-    loop->turn_ns = real_now_ns(NULL);
-    progress |= fire_timers(loop);
     /* Pollers look at what is busy by themselves; the descriptors then can wait a little. */
     bool busy = progress || !list_empty(&loop->pollers);
-    if (turns->count++ % (busy ? TURNS_PER_EPOLL : 1) == 0)
+    if (turns->count++ % (busy ? TURNS_PER_EPOLL : 1) == 0) {
+        loop->turn_ns = real_now_ns(NULL);
         progress |= look_at_descriptors(loop, 0);
+    }
+    /* What the next turn's tasks find done was done before this: pool_read_co relies on it. */
+    loop->turn_ns = real_now_ns(NULL);
+    progress |= fire_timers(loop);
     if (progress || loop->base.runnable > 0) {
         loop->progress_ns = loop->turn_ns;
         turns->quiet = 0;

@@ -135,7 +135,8 @@ void rt_loop_post(struct rt_loop *loop, struct rt_message *message);
 /* A monotonic clock: the machine's, or the simulated node's own, which may drift. */
 uint64_t rt_now_ns(void);
 
-/* The same clock, up to a turn of the loop old: for limits that are coarse themselves. */
+/* The same clock, up to a turn of the loop old: for limits that are coarse themselves. Read after whatever
+ * pollers and descriptors brought that made this task run. */
 uint64_t rt_coarse_ns(void);
 
 /* The same clock, read now, but up to RT_TICK_NS behind: a fifth of the price. */

@@ -1,7 +1,8 @@
 /*
- * index_cache.c - per level, nodes sorted by their low fences in pages of a few hundred: a search
+ * index_cache.c - per level, nodes sorted by their low fences in pages of a few dozen: a search
  * looks for the page among the first fences of all pages, then for the node within the page; an
- * insertion moves one page. Both are arrays of words (key_words.h), side by side in memory.
+ * insertion moves one page. Both are arrays of words (key_words.h), side by side in memory; those of
+ * a page are looked at all at once.
  */
 #include "tree/cache/index_cache.h"
 
@@ -17,7 +18,7 @@
 
 enum {
     LEVELS = 16,
-    PAGE_NODES = 256,
+    PAGE_NODES = 64,
     PLACE_BYTES = 16, /* of a node, in its page */
 };
 
