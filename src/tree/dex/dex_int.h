@@ -370,8 +370,8 @@ void dex_lend_missed(struct dex_table *table, uint16_t node, uint8_t level, bool
 /* Whether what is looked up is rather kept as a record than with its leaf. */
 bool dex_lends(const struct dex_table *table);
 
-/* After a get that missed: perhaps lends one more frame. */
-PANDO_MUST_CHECK enum pando_status dex_lend_co(struct dex *self);
+/* After a get that missed: perhaps lends one more frame, if there was no room for its record. */
+void dex_lend_co(struct dex *self, const struct records_ticket *ticket);
 
 /* A frame that was lent and is free now; FRAME_NONE: none is to be taken back. */
 uint32_t dex_lend_back(struct dex *self);

@@ -243,9 +243,7 @@ static enum pando_status load_co(struct step *step)
     uint16_t node = fabric_address_node(step->word);
     uint32_t index;
 
-    enum pando_status status = is_get(step) ? dex_lend_co(self) : PANDO_OK;
-    if (status == PANDO_OK)
-        status = dex_frame_co(self, &index);
+    enum pando_status status = dex_frame_co(self, &index);
     if (status != PANDO_OK)
         return status;
     struct frame *frame = frame_at(&table->frames, index);

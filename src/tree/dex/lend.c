@@ -6,7 +6,8 @@
  * tells which it is. Misses of leaves are judged by the thousand, and after each judgement a few frames
  * change hands:
  *
- *   nearly all of gets            frames are lent in place of pages
+ *   nearly all of gets            frames are lent in place of pages, as records need them: pages that are of use
+ *                                 do not go for empty ones
  *   more of changes and scans     lent frames are taken back before pages have to go
  *   inner pages are missing, too  likewise: each serves all leaves below it. Missing one costs a READ, or what a
  *                                 call of the memory node (offload.c) takes longer than a READ of the leaf
@@ -76,24 +77,22 @@ bool dex_lends(const struct dex_table *table)
     return atomic_load_explicit(&table->records.count, memory_order_relaxed) > table->records.least;
 }
 
-enum pando_status dex_lend_co(struct dex *self)
+void dex_lend_co(struct dex *self, const struct records_ticket *ticket)
 {
     struct dex_table *table = self->table;
     bool full = atomic_load_explicit(&table->fresh, memory_order_relaxed) >= table->frames.count;
     uint32_t index, lent = atomic_load_explicit(&table->records.count, memory_order_relaxed);
 
     if (atomic_load_explicit(&table->lend.budget, memory_order_relaxed) <= 0 ||
-        lent >= table->records.most || (!full && !table->on.lend_wildly))
-        return PANDO_OK;
-    enum pando_status status = dex_frame_co(self, &index);
-    if (status != PANDO_OK)
-        return status;
+        lent >= table->records.most || ((!full || ticket->room) && !table->on.lend_wildly))
+        return;
+    if (dex_frame_co(self, &index) != PANDO_OK)
+        return; /* whoever needs one will say why */
     atomic_fetch_sub_explicit(&table->lend.budget, 1, memory_order_relaxed);
     if (records_grow(&table->records, index))
         frame_give(frame_at(&table->frames, index), true);
     else
         dex_frame_free(self, index);
-    return PANDO_OK;
 }
 
 uint32_t dex_lend_back(struct dex *self)
