@@ -1,7 +1,6 @@
 /*
- * Single pairs: what is kept is found, what is forgotten is not, a ticket is worthless once its group
- * was changed, what is used stays longer; keys change groups as these come and go; and with many threads,
- * while frames are lent and taken back and have other bytes meanwhile, no record is older than its pair.
+ * Single pairs: what is kept is found, what is forgotten is not, a ticket is worthless once its bucket
+ * was changed, what is used stays longer; and with many threads no record is older than its pair.
  */
 #include "tree/dex/records.h"
 
@@ -11,34 +10,23 @@
 #include "base/prng.h"
 #include "lib/check.h"
 
-enum { SLOTS = 15, PART = 16 + SLOTS * 16, THREADS = 4, KEYS = 200 };
+enum { SLOTS = 7, THREADS = 4, KEYS = 200 };
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 enum { ROUNDS = 20 * 1000 };
 #else
 enum { ROUNDS = 300 * 1000 };
 #endif
 
-static struct frames frames;
 static struct records records;
 
-/* Frames from `least` on are not lent. */
-static void create(uint32_t least, uint32_t most, uint32_t page_bytes, uint32_t key_size,
-                   uint32_t value_size)
+static void create(size_t bytes, uint32_t key_size, uint32_t value_size)
 {
-    struct records_options options = {.least = least,
-                                      .most = most,
+    struct records_options options = {.bytes = bytes,
                                       .key_size = key_size,
                                       .value_size = value_size,
                                       .key_max = key_size != 0 ? key_size : 100,
                                       .value_max = value_size != 0 ? value_size : 300};
-    CHECK_OK(frames_create(&frames, most + 1, page_bytes));
-    CHECK_OK(records_create(&records, &frames, &options));
-}
-
-static void destroy(void)
-{
-    records_destroy(&records);
-    frames_destroy(&frames);
+    CHECK_OK(records_create(&records, &options));
 }
 
 static bool get(struct slice key, uint64_t *value, struct records_ticket *ticket)
@@ -86,19 +74,15 @@ static bool has(uint64_t key, uint64_t expected)
 static void test_tickets(void)
 {
     uint64_t seven = 7;
-    create(0, 0, PART, 8, 8);
-    CHECK(records.frames == NULL); /* nothing is kept, nothing fails */
+    create(1, 8, 8);
+    CHECK(records.memory == NULL); /* no room: nothing is kept, nothing fails */
     keep_now(1, 10);
     CHECK(!has(1, 10));
     (void)records_forget(&records, slice_of(&seven, sizeof(seven)));
-    CHECK(!records_grow(&records, 0) && records_shrink(&records) == FRAME_NONE);
-    destroy();
-    create(1, 1, 64, 8, 64);
-    CHECK(records.frames == NULL); /* none fits */
-    destroy();
+    records_destroy(&records);
 
-    create(1, 1, PART, 8, 8);
-    CHECK_EQ_U64(records.slots, SLOTS);
+    create(128, 8, 8); /* one bucket */
+    CHECK_EQ_U64(records.count, 1);
     struct records_ticket old = ticket_for(1);
     CHECK(old.room);
     keep_now(1, 10);
@@ -121,112 +105,31 @@ static void test_tickets(void)
     CHECK(!has(7, 71));
     keep(8, 80, &old); /* of a key that stayed: what it replaces is gone all the same */
     CHECK(has(8, 80) && !has(7, 71));
-    destroy();
-}
-
-/* The epoch is the group's: keeping a pair in one part must not bring back another's. */
-static void test_parts(void)
-{
-    create(1, 1, 4 * PART, 8, 8);
-    CHECK_EQ_U64(records.parts, 4);
-    for (uint64_t key = 0; key < 20; key++)
-        keep_now(key, key);
-    for (uint64_t key = 0; key < 20; key++)
-        CHECK(has(key, key));
-    records_forget_all(&records);
-    keep_now(100, 100);
-    for (uint64_t key = 0; key < 20; key++)
-        CHECK(!has(key, key));
-    CHECK(has(100, 100));
-    destroy();
+    records_destroy(&records);
 }
 
 static void test_replacement(void)
 {
-    create(1, 1, PART, 8, 8);
+    create(128, 8, 8);
     for (uint64_t key = 0; key < SLOTS; key++)
         keep_now(key, key);
     CHECK(!ticket_for(100).room);
     for (uint64_t key = 0; key < SLOTS; key++)
-        CHECK(has(key, key));
-    keep_now(100, 100); /* all were used as often: one goes */
+        CHECK(has(key, key) == (key < SLOTS));
+    keep_now(100, 100); /* all were used: one goes, and none counts as used any more */
+    CHECK(has(100, 100));
     unsigned left = 0;
-    for (uint64_t key = 0; key < SLOTS; key++)
-        left += has(key, key);
-    CHECK_EQ_U64(left, SLOTS - 1);
-    uint64_t used = has(7, 7) ? 7 : 8;
-    for (int i = 0; i < 2; i++)
-        CHECK(has(used, used) && has(100, 100));
-    for (uint64_t key = 200; key < 210; key++)
-        keep_now(key, key);
-    CHECK(has(used, used) && has(100, 100)); /* there were others to replace */
-    destroy();
-}
-
-/* Growing loses nothing; shrinking loses the last group; nothing comes back that was forgotten or lost. */
-static void test_groups(void)
-{
-    enum { GROUPS = 7, SOME = 40 };
-    uint64_t known[SOME] = {0};
-    uint32_t unlent[GROUPS], count = 0, found = 0;
-    struct prng prng;
-
-    create(1, GROUPS, PART, 8, 8);
-    for (uint32_t i = 1; i < GROUPS; i++)
-        unlent[count++] = i;
-    for (uint64_t key = 0; key < SLOTS; key++)
-        keep_now(key, key + 1);
-    while (count > 0) {
-        CHECK(records_grow(&records, unlent[--count]));
-        for (uint64_t key = 0; key < SLOTS; key++)
-            CHECK(has(key, key + 1));
-    }
-    CHECK(!records_grow(&records, GROUPS)); /* as many as wanted */
-    struct records_ticket old[SLOTS];
-    for (uint64_t key = 0; key < SLOTS; key++)
-        old[key] = ticket_for(key + 1000);
-    while ((unlent[count] = records_shrink(&records)) != FRAME_NONE)
-        count++;
-    CHECK_EQ_U64(count, GROUPS - 1);
-    for (uint64_t key = 0; key < SLOTS; key++)
-        keep(key + 1000, 1, &old[key]); /* for a group that is no more, mostly */
-    for (uint64_t key = 0; key < SLOTS; key++)
-        found += has(key, key + 1);
-    CHECK(found < SLOTS);
-
-    prng_seed(&prng, 2);
-    records_forget_all(&records);
-    found = 0;
-    for (uint64_t i = 1; i < 200 * 1000; i++) {
-        uint64_t key = prng_next(&prng) % SOME, value = 0;
-        struct slice bytes = slice_of(&key, sizeof(key));
-        struct records_ticket ticket;
-        switch (prng_next(&prng) % 8) {
-        case 0:
-            if (count > 0)
-                CHECK(records_grow(&records, unlent[--count]));
-            break;
-        case 1:
-            unlent[count] = records_shrink(&records);
-            count += unlent[count] != FRAME_NONE;
-            break;
-        case 2:
-        case 3:
-            (void)records_forget(&records, bytes);
-            known[key] = 0;
-            break;
-        default:
-            if (get(bytes, &value, &ticket)) {
-                CHECK_EQ_U64(value, known[key]);
-                found++;
-            } else {
-                keep(key, i, &ticket);
-                known[key] = i;
-            }
+    uint64_t used = SLOTS;
+    for (uint64_t key = 0; key < SLOTS && left < 3; key++) {
+        if (has(key, key)) {
+            left++;
+            used = key;
         }
     }
-    CHECK(found > 1000);
-    destroy();
+    for (uint64_t key = 200; key < 203; key++)
+        keep_now(key, key);
+    CHECK(has(used, used) && has(100, 100)); /* there were others to replace */
+    records_destroy(&records);
 }
 
 /* What was forgotten is not found again, whatever else lies beside it: of keys whose hashes begin alike. */
@@ -237,7 +140,7 @@ static void test_forgotten(void)
     unsigned found = 0, count = 0;
 
     prng_seed(&prng, 1);
-    create(1, 1, PART, 8, 8);
+    create(128, 8, 8);
     for (uint64_t key = 0; count < 12; key++) {
         if (records_hash(&records, slice_of(&key, sizeof(key))) >> 57 == 0)
             keys[count++] = key;
@@ -258,7 +161,7 @@ static void test_forgotten(void)
         }
     }
     CHECK(found > 100);
-    destroy();
+    records_destroy(&records);
 }
 
 /* Keys that begin alike and whose hashes have the same tag are told apart by the rest of them. */
@@ -271,7 +174,8 @@ static void test_alike(uint32_t key_size)
     struct records_ticket ticket;
     uint64_t value = 5, out = 0;
 
-    create(1, 1, 1024, key_size, key_size != 0 ? 8 : 0);
+    create(1024, key_size, key_size != 0 ? 8 : 0);
+    records.count = 1;
     uint64_t hash = records_hash(&records, a);
     while (records_hash(&records, b) >> 56 != hash >> 56)
         other.rest++;
@@ -281,7 +185,7 @@ static void test_alike(uint32_t key_size)
     CHECK(!get(b, &out, &ticket));
     (void)records_forget(&records, b);
     CHECK(get(a, &out, &ticket) && out == value);
-    destroy();
+    records_destroy(&records);
 }
 
 static void test_varying(void)
@@ -291,7 +195,7 @@ static void test_varying(void)
     size_t size;
     struct records_ticket ticket;
 
-    create(64, 64, 1024, 0, 0);
+    create(64 * 1024, 0, 0);
     for (int i = 0; i < 100; i++) {
         struct slice bytes = slice_of(key, (size_t)snprintf(key, sizeof(key), "%0*d", i, i));
         struct slice pair = slice_of(value, (size_t)i * 3);
@@ -309,7 +213,7 @@ static void test_varying(void)
     CHECK(records_get(&records, hash, empty, out, 2, &size, &ticket) && size == 3);
     (void)records_forget(&records, empty);
     CHECK(!records_get(&records, hash, empty, out, 2, &size, &ticket));
-    destroy();
+    records_destroy(&records);
 }
 
 /* ---- many ------------------------------------------------------------------------------------ */
@@ -352,63 +256,23 @@ static void *work(void *argument)
     return NULL;
 }
 
-enum { GROUPS_MOST = 8 };
-
-/* What a page may look like to who takes it for records: all keys, and values older than any. */
-static void scribble(uint32_t frame)
-{
-    _Atomic uint64_t *words = (_Atomic uint64_t *)(void *)frame_bytes(&frames, frame);
-    uint64_t key = 0;
-    for (unsigned i = 0; i < PART / 8; i++)
-        atomic_store_explicit(&words[i], 0, memory_order_relaxed);
-    for (unsigned i = 0; i < SLOTS; i++, key += KEYS / SLOTS) {
-        uint64_t hash = records_hash(&records, slice_of(&key, sizeof(key)));
-        atomic_fetch_or(&words[i / 8], (hash >> 56 & 0xfc) << i % 8 * 8);
-        atomic_store_explicit(&words[2 + 2 * i], key, memory_order_relaxed);
-    }
-}
-
-static atomic_bool ended;
-
-static void *lend(void *argument)
-{
-    uint32_t unlent[GROUPS_MOST], count = 0;
-    struct prng prng;
-    prng_seed(&prng, 1000);
-    for (uint32_t i = 2; i < GROUPS_MOST; i++)
-        unlent[count++] = i;
-    while (!atomic_load(&ended)) {
-        if (prng_next(&prng) % 2 == 0 && count > 0) {
-            CHECK(records_grow(&records, unlent[--count]));
-        } else if ((unlent[count] = records_shrink(&records)) != FRAME_NONE) {
-            scribble(unlent[count++]);
-        }
-    }
-    return argument;
-}
-
 static void test_threads(void)
 {
-    pthread_t threads[THREADS], lender;
-    create(2, GROUPS_MOST, PART, 8, 8); /* a few more pairs than fit */
-    CHECK(pthread_create(&lender, NULL, lend, NULL) == 0);
+    pthread_t threads[THREADS];
+    create(8 * 128, 8, 8); /* a few more pairs than fit */
     for (int i = 0; i < KEYS; i++)
         pthread_mutex_init(&pairs[i].latch, NULL);
     for (uintptr_t i = 0; i < THREADS; i++)
         CHECK(pthread_create(&threads[i], NULL, work, (void *)(i + 1)) == 0);
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    atomic_store(&ended, true);
-    pthread_join(lender, NULL);
-    destroy();
+    records_destroy(&records);
 }
 
 int main(void)
 {
     test_tickets();
-    test_parts();
     test_replacement();
-    test_groups();
     test_forgotten();
     test_alike(16);
     test_alike(0);

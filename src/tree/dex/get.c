@@ -45,10 +45,8 @@ enum pando_status dex_local_get_co(struct dex *self, const struct map_part *part
             *size = push.found.size;
             memcpy(value, push.found.data, *size < capacity ? *size : capacity);
             status = dex_settle_co(self, 0);
-            if (status == PANDO_OK && push.was_there && !*blob) {
+            if (status == PANDO_OK && push.was_there && !*blob)
                 records_keep(&table->records, hash, &ticket, key, push.found);
-                dex_lend_co(self, &ticket);
-            }
             return status == PANDO_OK && !push.was_there ? PANDO_NOT_FOUND : status;
         }
         struct frame *frame = frame_at(&table->frames, spot.frame);
@@ -70,8 +68,6 @@ enum pando_status dex_local_get_co(struct dex *self, const struct map_part *part
         /* While the leaf is kept, the record saves no more than a little time. */
         if (found && !*blob && *size <= capacity && (spot.private || ticket.room))
             records_keep(&table->records, hash, &ticket, key, slice_of(value, *size));
-        if (found && spot.private)
-            dex_lend_co(self, &ticket);
         return found ? PANDO_OK : PANDO_NOT_FOUND;
     }
     return PANDO_TIMEOUT;

@@ -13,8 +13,7 @@ enum {
     CACHE_BYTES = 256 * 1024 * 1024,
     FRAMES_MIN = 24,   /* tasks that are at work hold a few each */
     COOLING_PART = 10, /* of the frames */
-    RECORDS_PART = 4,  /* of the frames are lent to records from the beginning, */
-    PAGES_PART = 8,    /* and so many have pages whatever happens */
+    RECORDS_PART = 4,  /* of the cache are records */
 };
 
 /* ---- switches -------------------------------------------------------------------------------- */
@@ -33,7 +32,6 @@ static const struct engine_switch switches[] = {
     {"balance", offsetof(struct dex_switches, balance)},
     {"+offload-leaves", offsetof(struct dex_switches, offload_leaves)},
     {"+offload-only", offsetof(struct dex_switches, offload_only)},
-    {"+lend-wildly", offsetof(struct dex_switches, lend_wildly)},
     {"break-cells", offsetof(struct dex_switches, cells)},
     {"break-replay", offsetof(struct dex_switches, replay)},
     {"break-invalidate", offsetof(struct dex_switches, invalidate)},
@@ -277,30 +275,24 @@ static enum pando_status read_entry_co(struct dex_table *table, struct pool_sess
 static enum pando_status cache_create(struct dex_table *table, uint64_t bytes)
 {
     uint64_t most = bytes == 0 ? CACHE_BYTES : bytes;
-    uint64_t frames = most / (table->layout.page_bytes + sizeof(struct frame));
-    uint64_t lent = table->on.cache && table->on.records ? frames / RECORDS_PART : 0;
-    if (frames - lent < FRAMES_MIN)
-        frames = FRAMES_MIN + lent;
-    if (table->on.lend_wildly)
-        frames += FRAMES_MIN; /* some to lend, however small it is */
-    if (frames >= FRAME_NONE / 2)
-        frames = FRAME_NONE / 2;
-    uint64_t pages = frames / PAGES_PART > FRAMES_MIN ? frames / PAGES_PART : FRAMES_MIN;
-    struct records_options options = {.least = (uint32_t)lent,
-                                      .most = (uint32_t)(frames - pages),
-                                      .key_size = table->layout.key_size,
-                                      .value_size = table->layout.value_size,
-                                      .key_max = table->layout.key_max,
-                                      .value_max = table->inline_max};
-
-    enum pando_status status =
-        frames_create(&table->frames, (uint32_t)frames, table->layout.page_bytes);
+    struct records_options options = {
+        .bytes = table->on.cache && table->on.records ? most / RECORDS_PART : 0,
+        .key_size = table->layout.key_size,
+        .value_size = table->layout.value_size,
+        .key_max = table->layout.key_max,
+        .value_max = table->inline_max};
+    enum pando_status status = records_create(&table->records, &options);
+    uint64_t count =
+        (most - table->records.bytes) / (table->layout.page_bytes + sizeof(struct frame));
+    if (count < FRAMES_MIN)
+        count = FRAMES_MIN;
+    if (count >= FRAME_NONE / 2)
+        count = FRAME_NONE / 2;
     if (status == PANDO_OK)
-        status = records_create(&table->records, &table->frames, &options);
+        status = frames_create(&table->frames, (uint32_t)count, table->layout.page_bytes);
     if (status == PANDO_OK)
-        status = cooling_create(&table->cooling, (uint32_t)(frames - lent) / COOLING_PART,
-                                !table->on.cooling_map);
-    atomic_store(&table->fresh, atomic_load(&table->records.count));
+        status =
+            cooling_create(&table->cooling, (uint32_t)count / COOLING_PART, !table->on.cooling_map);
     return status;
 }
 
@@ -321,7 +313,7 @@ static enum pando_status await_tree_co(struct dex_table *table, struct pool_sess
     return pool_table_locked_co(session, table->slot, table->id, make_tree_co, table);
 }
 
-/* The root has the first frame that is not lent, for good. */
+/* The root has the first frame, for good. */
 static enum pando_status load_root_co(struct dex_table *table)
 {
     struct map *map;
@@ -331,10 +323,11 @@ static enum pando_status load_root_co(struct dex_table *table)
         status = map_read_co(self->base.session, table->slot, table->id, &map);
     if (status != PANDO_OK)
         return status;
-    table->root_frame = atomic_fetch_add(&table->fresh, 1);
-    struct frame *frame = frame_at(&table->frames, table->root_frame);
+    struct frame *frame = frame_at(&table->frames, 0);
     atomic_store(&table->map, map);
     table->root = frame->address = map->root;
+    table->root_frame = 0;
+    atomic_store(&table->fresh, 1);
     frame->pinned = true;
     frame->parent = FRAME_NONE;
     frame->epoch = map->epoch;
@@ -342,10 +335,9 @@ static enum pando_status load_root_co(struct dex_table *table)
     struct dex_scratch *scratch = dex_scratch_take(self);
     status = dex_read_co(self, map->root, scratch->page);
     if (status == PANDO_OK)
-        page_copy(frame_bytes(&table->frames, table->root_frame), scratch->page,
-                  table->layout.page_bytes);
+        page_copy(frame_bytes(&table->frames, 0), scratch->page, table->layout.page_bytes);
     dex_scratch_give(self, scratch);
-    bool entered = frame_enter(&table->frames, table->root_frame);
+    bool entered = frame_enter(&table->frames, 0);
     pando_assert(entered);
     return status == PANDO_STALE ? PANDO_CORRUPT : status;
 }
@@ -463,14 +455,13 @@ static void stats(const struct engine_table *base, struct engine_stats *out)
 {
     struct dex_table *table = container_of((struct engine_table *)base, struct dex_table, base);
     uint32_t used = atomic_load(&table->fresh) - table->free_count;
-    uint32_t lent = atomic_load(&table->records.count);
     uint64_t operations = dex_operations(table);
     uint64_t misses = atomic_load(&table->stats.misses);
     *out = (struct engine_stats){
         .cache_hits = operations > misses ? operations - misses : 0, /* what needed nothing else */
         .cache_misses = misses,
-        .cache_bytes = (uint64_t)used * table->layout.page_bytes,
-        .cache_entries = used - lent,
+        .cache_bytes = (uint64_t)used * table->layout.page_bytes + table->records.bytes,
+        .cache_entries = used,
         .rereads = atomic_load(&table->stats.rereads),
         .splits = atomic_load(&table->stats.splits),
         .merges = atomic_load(&table->stats.merges),
