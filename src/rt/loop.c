@@ -407,7 +407,7 @@ static void loop_turn(struct real_loop *loop, struct turns *turns)
         loop->turn_ns = real_now_ns(NULL);
         progress |= look_at_descriptors(loop, 0);
     }
-    /* What the next turn's tasks find done was done before this: pool_read_co relies on it. */
+    /* What the next turn's tasks find done was done before this: the promise of rt_coarse_ns. */
     loop->turn_ns = real_now_ns(NULL);
     progress |= fire_timers(loop);
     if (progress || loop->base.runnable > 0) {
@@ -463,6 +463,7 @@ static void catch_up(struct real_loop *loop)
     if (!stood_still)
         return;
     (void)look_at_descriptors(loop, 0);
+    loop->turn_ns = real_now_ns(NULL);
     (void)fire_timers(loop);
 }
 

@@ -1,6 +1,6 @@
 /*
  * The real loop: tasks, parking, timers, wait queues between threads, messages, offloading, and
- * that an idle loop sleeps.
+ * that an idle loop sleeps, and what its coarse clock promises.
  */
 #include "rt/rt.h"
 
@@ -8,9 +8,13 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "base/list.h"
 #include "lib/check.h"
+#include "rt/io.h"
 
 /* ---- one loop -------------------------------------------------------------------------------- */
 
@@ -361,6 +365,93 @@ static void test_calls(void)
     rt_loop_destroy(entered.loop);
 }
 
+/* ---- the coarse clock ------------------------------------------------------------------------ */
+
+/* Something that takes a while to come, by a poller or a descriptor. */
+struct brought {
+    struct rt_poller poller;
+    struct rt_fd fd;
+    struct rt_task *waiter;
+    uint64_t at_ns;
+    int seen;
+    struct rt_loop *loop;
+};
+
+static void bring(struct brought *brought)
+{
+    uint64_t begin_ns = rt_now_ns();
+    while (rt_now_ns() < begin_ns + RT_NS_PER_MS)
+        ;
+    brought->at_ns = rt_now_ns();
+    rt_unpark(brought->waiter);
+}
+
+static bool bring_polled(struct rt_poller *poller)
+{
+    rt_poller_remove(poller);
+    bring(container_of(poller, struct brought, poller));
+    return true;
+}
+
+static void bring_read(struct rt_fd *fd, uint32_t events)
+{
+    uint64_t count;
+    CHECK(events == RT_READABLE && read(fd->fd, &count, sizeof(count)) == sizeof(count));
+    bring(container_of(fd, struct brought, fd));
+}
+
+static void check_brought(void *arg)
+{
+    struct brought *brought = arg;
+    brought->waiter = rt_task_self();
+    CHECK_OK(rt_park_co(RT_NEVER));
+    CHECK(brought->at_ns != 0 && rt_coarse_ns() >= brought->at_ns);
+    brought->seen++;
+}
+
+static void make_readable(struct brought *brought)
+{
+    uint64_t one = 1;
+    CHECK(write(brought->fd.fd, &one, sizeof(one)) == sizeof(one));
+}
+
+static void wait_for_both(void *arg)
+{
+    struct brought *brought = arg;
+    CHECK_OK(rt_fd_add(rt_loop_self(), &brought->fd));
+    rt_poller_add(rt_loop_self(), &brought->poller);
+    check_brought(brought);
+    make_readable(brought);
+    check_brought(brought);
+    CHECK_OK(rt_spawn(rt_loop_self(), check_brought, brought)); /* waits beyond this call */
+    rt_yield_co();
+}
+
+static void end_brought(void *arg)
+{
+    struct brought *brought = arg;
+    while (brought->seen < 3)
+        rt_yield_co();
+    rt_fd_remove(rt_loop_self(), &brought->fd);
+}
+
+/* The coarse clock is not older than what woke a task: what it finds done was done before. */
+static void test_coarse_clock(void)
+{
+    struct brought brought = {.poller.poll = bring_polled,
+                              .fd = {.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+                                     .events = RT_READABLE,
+                                     .ready = bring_read},
+                              .loop = rt_loop_create()};
+    CHECK(brought.loop != NULL);
+    CHECK_OK(rt_loop_call(brought.loop, wait_for_both, &brought));
+    make_readable(&brought); /* found when the loop is entered after it stood still */
+    usleep(5000);
+    CHECK_OK(rt_loop_call(brought.loop, end_brought, &brought));
+    rt_loop_destroy(brought.loop);
+    close(brought.fd.fd);
+}
+
 /* ---- what a thread keeps --------------------------------------------------------------------- */
 
 static atomic_int destroyed;
@@ -432,6 +523,7 @@ int main(void)
     test_offload();
     test_idle_sleeps();
     test_calls();
+    test_coarse_clock();
     test_locals();
     return 0;
 }
