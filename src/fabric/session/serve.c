@@ -52,22 +52,38 @@ static void request_end(struct request *request)
     free(request);
 }
 
+/* Most calls come one after the other, and so much memory is not had or given back in no time. */
+static uint8_t *reply_take(struct session_thread *thread)
+{
+    uint8_t *reply = thread->reply;
+    thread->reply = NULL;
+    return reply != NULL ? reply : malloc(FABRIC_CALL_BYTES_MAX);
+}
+
+static void reply_give(struct session_thread *thread, uint8_t *reply)
+{
+    if (thread->reply == NULL)
+        thread->reply = reply;
+    else
+        free(reply);
+}
+
 static void call_task(void *arg)
 {
     struct request *request = arg;
     struct session *session = request->session;
-    uint8_t *reply = malloc(FABRIC_CALL_BYTES_MAX);
+    struct session_thread *thread = session->thread;
+    uint8_t *reply = reply_take(thread);
     struct fabric_request served = {
         .from = session->identity,
         .method = request->method,
         .body = slice_of(request->body, request->size),
         .reply = reply,
     };
-    enum pando_status status = reply == NULL
-                                   ? PANDO_NO_MEMORY
-                                   : fabric_serve_request(session->thread->server->fabric, &served);
+    enum pando_status status =
+        reply == NULL ? PANDO_NO_MEMORY : fabric_serve_request(thread->server->fabric, &served);
     answer(session, request->tag, status, reply, served.reply_size);
-    free(reply);
+    reply_give(thread, reply);
     request_end(request);
 }
 

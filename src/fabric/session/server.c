@@ -213,6 +213,7 @@ static void thread_main(void *arg)
     while (!list_empty(&thread->closed))
         rt_sleep_co(RT_NS_PER_MS);
     server->ops->thread_stop_co(thread);
+    free(thread->reply);
 }
 
 static void stop_message(struct rt_message *message)

@@ -72,7 +72,8 @@ struct session_thread {
     struct list closed; /* held by tasks still */
     struct rt_message stop_message;
     bool stopping, listening;
-    void *own; /* the backend's */
+    uint8_t *reply; /* room for one, of a call that was answered; NULL: in use */
+    void *own;      /* the backend's */
 };
 
 static inline struct rt_loop *session_loop(const struct session_thread *thread)

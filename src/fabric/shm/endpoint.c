@@ -154,7 +154,7 @@ static enum pando_status shm_fence_co(struct fabric_endpoint *base, struct fabri
 static enum pando_status shm_self_read(struct fabric *fabric, uint64_t offset, void *to,
                                        size_t size)
 {
-    return window_read(&shm_fabric_of(fabric)->window, offset, to, size);
+    return window_read_now(&shm_fabric_of(fabric)->window, offset, to, size);
 }
 
 static enum pando_status shm_self_write(struct fabric *fabric, uint64_t offset, const void *from,

@@ -129,7 +129,7 @@ static enum pando_status tcp_add_peer(struct fabric *base, uint16_t node, enum f
 static enum pando_status tcp_self_read(struct fabric *fabric, uint64_t offset, void *to,
                                        size_t size)
 {
-    return window_read(&tcp_fabric_of(fabric)->window, offset, to, size);
+    return window_read_now(&tcp_fabric_of(fabric)->window, offset, to, size);
 }
 
 static enum pando_status tcp_self_write(struct fabric *fabric, uint64_t offset, const void *from,

@@ -105,6 +105,14 @@ PANDO_MUST_CHECK enum pando_status window_read(const struct window *window, uint
 PANDO_MUST_CHECK enum pando_status window_write(const struct window *window, uint64_t offset,
                                                 const void *from, size_t size);
 
+/* The same as window_read, of what nobody has asked for ahead. */
+PANDO_MUST_CHECK static inline enum pando_status
+window_read_now(const struct window *window, uint64_t offset, void *to, size_t size)
+{
+    window_prefetch(window, offset, size, false);
+    return window_read(window, offset, to, size);
+}
+
 /* ---- fences -----------------------------------------------------------------------------------
  */
 

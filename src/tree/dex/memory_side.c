@@ -16,7 +16,10 @@
 #include "tree/dex/offload_fmt.h"
 #include "tree/page/page.h"
 
-enum { DEPTH_MAX = 16 };
+enum {
+    DEPTH_MAX = 16,
+    USUAL_PAGE = 1024, /* one that long does not need memory of its own */
+};
 
 struct job {
     const struct memnode_place *place;
@@ -188,16 +191,19 @@ static enum pando_status run(struct job *job)
 enum pando_status dex_memory_work(const struct memnode_place *place, struct fabric_request *request)
 {
     struct job job = {.place = place, .request = request};
+    _Alignas(64) uint8_t usual[2 * USUAL_PAGE];
     if (!job_read(&job))
         return PANDO_INVALID;
-    job.page = aligned_alloc(64, 2 * (size_t)job.layout.page_bytes);
+    bool is_usual = job.layout.page_bytes <= USUAL_PAGE;
+    job.page = is_usual ? usual : aligned_alloc(64, 2 * (size_t)job.layout.page_bytes);
     job.intent = job.head.slot != 0 ? aligned_alloc(64, POOL_INTENT_BYTES) : NULL;
     enum pando_status status = PANDO_NO_MEMORY;
     if (job.page != NULL && (job.head.slot == 0 || job.intent != NULL)) {
         job.other = job.page + job.layout.page_bytes;
         status = run(&job);
     }
-    free(job.page);
+    if (!is_usual)
+        free(job.page);
     free(job.intent);
     if (status != PANDO_OK)
         request->reply_size = 0;
