@@ -1,6 +1,7 @@
 /*
  * Single pairs: what is kept is found, what is forgotten is not, a ticket is worthless once its bucket
- * was changed, what is used stays longer; and with many threads no record is older than its pair.
+ * was changed, what is used stays longer; keys change groups as these come and go; and with many threads,
+ * while frames are lent and taken back and have other bytes meanwhile, no record is older than its pair.
  */
 #include "tree/dex/records.h"
 
@@ -10,30 +11,41 @@
 #include "base/prng.h"
 #include "lib/check.h"
 
-enum { SLOTS = 7, THREADS = 4, KEYS = 200 };
+enum { SLOTS = 7, SLOTS_AT = 2, BUCKET = 128, THREADS = 4, KEYS = 80 };
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 enum { ROUNDS = 20 * 1000 };
 #else
 enum { ROUNDS = 300 * 1000 };
 #endif
 
+static struct frames frames;
 static struct records records;
 
-static void create(size_t bytes, uint32_t key_size, uint32_t value_size)
+/* With so many groups of its own, of a bucket for each 128 bytes of a page, and frames that may be lent. */
+static void create(uint32_t own, uint32_t lent, uint32_t page_bytes, uint32_t key_size,
+                   uint32_t value_size)
 {
-    struct records_options options = {.bytes = bytes,
+    struct records_options options = {.bytes = (size_t)own * page_bytes,
+                                      .lent_most = lent,
                                       .key_size = key_size,
                                       .value_size = value_size,
                                       .key_max = key_size != 0 ? key_size : 100,
                                       .value_max = value_size != 0 ? value_size : 300};
-    CHECK_OK(records_create(&records, &options));
+    CHECK_OK(frames_create(&frames, lent + 1, page_bytes));
+    CHECK_OK(records_create(&records, &frames, &options));
+}
+
+static void destroy(void)
+{
+    records_destroy(&records);
+    frames_destroy(&frames);
 }
 
 static bool get(struct slice key, uint64_t *value, struct records_ticket *ticket)
 {
     size_t size = 0;
-    bool found = records_get(&records, records_hash(&records, key), key, value, sizeof(*value),
-                             &size, ticket);
+    records_ask(&records, key, ticket);
+    bool found = records_get(&records, key, value, sizeof(*value), &size, ticket);
     CHECK(!found || size == sizeof(*value));
     return found;
 }
@@ -49,8 +61,7 @@ static struct records_ticket ticket_for(uint64_t key)
 static void keep(uint64_t key, uint64_t value, const struct records_ticket *ticket)
 {
     struct slice bytes = slice_of(&key, sizeof(key));
-    records_keep(&records, records_hash(&records, bytes), ticket, bytes,
-                 slice_of(&value, sizeof(value)));
+    records_keep(&records, ticket, bytes, slice_of(&value, sizeof(value)));
 }
 
 static void keep_now(uint64_t key, uint64_t value)
@@ -69,20 +80,39 @@ static bool has(uint64_t key, uint64_t expected)
     return true;
 }
 
+static void forget(struct slice key)
+{
+    struct records_ticket ticket;
+    records_ask(&records, key, &ticket);
+    records_forget(&records, key, &ticket);
+}
+
+static uint64_t hash_of(struct slice key)
+{
+    struct records_ticket ticket;
+    records_ask(&records, key, &ticket);
+    return ticket.hash;
+}
+
 /* ---- one thread ------------------------------------------------------------------------------ */
 
 static void test_tickets(void)
 {
     uint64_t seven = 7;
-    create(1, 8, 8);
-    CHECK(records.memory == NULL); /* no room: nothing is kept, nothing fails */
+    create(0, 0, BUCKET, 8, 8);
+    CHECK(records.memory == NULL); /* nothing is kept, nothing fails */
     keep_now(1, 10);
     CHECK(!has(1, 10));
-    (void)records_forget(&records, slice_of(&seven, sizeof(seven)));
-    records_destroy(&records);
+    forget(slice_of(&seven, sizeof(seven)));
+    CHECK(!records_grow(&records, 0) && records_shrink(&records) == FRAME_NONE);
+    destroy();
+    create(1, 1, 64, 8, 64);
+    CHECK(records.memory == NULL); /* none fits */
+    destroy();
 
-    create(128, 8, 8); /* one bucket */
-    CHECK_EQ_U64(records.count, 1);
+    create(1, 0, BUCKET, 8, 8);
+    CHECK_EQ_U64(records.slots, SLOTS);
+    CHECK(!records_grow(&records, 0) && records_shrink(&records) == FRAME_NONE);
     struct records_ticket old = ticket_for(1);
     CHECK(old.room);
     keep_now(1, 10);
@@ -92,12 +122,12 @@ static void test_tickets(void)
     keep_now(1, 11);
     CHECK(has(1, 11));
     old = ticket_for(7);
-    (void)records_forget(&records, slice_of(&seven, sizeof(seven)));
+    forget(slice_of(&seven, sizeof(seven)));
     keep(7, 70, &old); /* it was changed since, though it was not there */
     CHECK(!has(7, 70));
     CHECK(has(1, 11));
     uint64_t one = 1;
-    (void)records_forget(&records, slice_of(&one, sizeof(one)));
+    forget(slice_of(&one, sizeof(one)));
     CHECK(!has(1, 11));
     keep_now(7, 71);
     old = ticket_for(8);
@@ -105,31 +135,175 @@ static void test_tickets(void)
     CHECK(!has(7, 71));
     keep(8, 80, &old); /* of a key that stayed: what it replaces is gone all the same */
     CHECK(has(8, 80) && !has(7, 71));
-    records_destroy(&records);
+    destroy();
+}
+
+/* The epoch is that of all buckets of a lent frame: keeping a pair in one must not bring back another's. */
+static void test_buckets(void)
+{
+    enum { SOME = 40 };
+    unsigned left = 0;
+    create(1, 1, 4 * BUCKET, 8, 8);
+    CHECK_EQ_U64(records.buckets, 4);
+    CHECK(records_grow(&records, 0));
+    for (uint64_t key = 0; key < SOME; key++)
+        keep_now(key, key);
+    for (uint64_t key = 0; key < SOME; key++)
+        left += has(key, key);
+    CHECK(left > SOME / 2);
+    records_forget_all(&records);
+    for (uint64_t key = SOME; key < 2 * SOME; key++) {
+        keep_now(key, key);
+        CHECK(has(key, key));
+        for (uint64_t gone = 0; gone < SOME; gone++)
+            CHECK(!has(gone, gone));
+    }
+    destroy();
+}
+
+/* What was forgotten with all others before its group was divided is not found after. */
+static void test_forgotten_before_growing(void)
+{
+    create(1, 3, 2 * BUCKET, 8, 8);
+    for (uint64_t key = 0; key < SLOTS; key++)
+        keep_now(key, key);
+    records_forget_all(&records);
+    for (uint32_t frame = 0; frame < 3; frame++) {
+        CHECK(records_grow(&records, frame));
+        for (uint64_t key = 0; key < SLOTS; key++)
+            CHECK(!has(key, key));
+        keep_now(100 + frame, 1);
+        CHECK(has(100 + frame, 1));
+        records_forget_all(&records);
+    }
+    destroy();
+}
+
+/* What was asked for before groups came is not kept where nobody will forget it, and is forgotten where it is. */
+static void test_asked_before_growing(void)
+{
+    enum { SOME = 6 };
+    struct records_ticket old[SOME];
+    uint64_t value;
+    size_t size;
+
+    create(1, 1, BUCKET, 8, 8);
+    for (uint64_t key = 0; key < SOME; key++)
+        records_ask(&records, slice_of(&key, sizeof(key)), &old[key]);
+    CHECK(records_grow(&records, 0));
+    for (uint64_t key = 0; key < SOME; key++) {
+        struct slice bytes = slice_of(&key, sizeof(key));
+        CHECK(!records_get(&records, bytes, &value, sizeof(value), &size, &old[key]));
+        forget(bytes);
+    }
+    for (uint64_t key = 0; key < SOME; key++) {
+        keep(key, 1, &old[key]);
+        CHECK(!has(key, 1));
+    }
+    CHECK_EQ_U64(records_shrink(&records), 0);
+    for (uint64_t key = 0; key < SOME; key++) {
+        CHECK(!has(key, 1));
+        keep_now(key, 2);
+        records_ask(&records, slice_of(&key, sizeof(key)), &old[key]);
+    }
+    CHECK(records_grow(&records, 0));
+    for (uint64_t key = 0; key < SOME; key++) {
+        CHECK(has(key, 2));
+        records_forget(&records, slice_of(&key, sizeof(key)), &old[key]);
+        CHECK(!has(key, 2));
+    }
+    destroy();
 }
 
 static void test_replacement(void)
 {
-    create(128, 8, 8);
+    create(1, 0, BUCKET, 8, 8);
     for (uint64_t key = 0; key < SLOTS; key++)
         keep_now(key, key);
     CHECK(!ticket_for(100).room);
     for (uint64_t key = 0; key < SLOTS; key++)
-        CHECK(has(key, key) == (key < SLOTS));
-    keep_now(100, 100); /* all were used: one goes, and none counts as used any more */
-    CHECK(has(100, 100));
+        CHECK(has(key, key));
+    keep_now(100, 100); /* all were used as often: one goes, */
+    keep_now(101, 101); /* and then another, as none is worth more than those that came last */
     unsigned left = 0;
-    uint64_t used = SLOTS;
-    for (uint64_t key = 0; key < SLOTS && left < 3; key++) {
-        if (has(key, key)) {
-            left++;
-            used = key;
-        }
-    }
-    for (uint64_t key = 200; key < 203; key++)
+    for (uint64_t key = 0; key < SLOTS; key++)
+        left += has(key, key);
+    CHECK_EQ_U64(left, SLOTS - 2);
+    CHECK(has(101, 101));
+    uint64_t used = has(3, 3) ? 3 : 4;
+    for (int i = 0; i < 2; i++)
+        CHECK(has(used, used) && has(100, 100));
+    for (uint64_t key = 200; key < 210; key++)
         keep_now(key, key);
     CHECK(has(used, used) && has(100, 100)); /* there were others to replace */
-    records_destroy(&records);
+    destroy();
+}
+
+/* Growing loses nothing; shrinking loses the last group; nothing comes back that was forgotten or lost. */
+static void test_groups(void)
+{
+    enum { GROUPS = 7, SOME = 40 };
+    uint64_t known[SOME] = {0};
+    uint32_t unlent[GROUPS + 1], count = 0, found = 0;
+    struct prng prng;
+
+    create(1, GROUPS, BUCKET, 8, 8);
+    for (uint32_t i = 0; i < GROUPS; i++)
+        unlent[count++] = i;
+    for (uint64_t key = 0; key < SLOTS; key++)
+        keep_now(key, key + 1);
+    while (count > 0) {
+        CHECK(records_grow(&records, unlent[--count]));
+        for (uint64_t key = 0; key < SLOTS; key++)
+            CHECK(has(key, key + 1));
+    }
+    CHECK(!records_grow(&records, GROUPS)); /* as many as wanted */
+    struct records_ticket old[SLOTS];
+    for (uint64_t key = 0; key < SLOTS; key++)
+        old[key] = ticket_for(key + 1000);
+    while ((unlent[count] = records_shrink(&records)) != FRAME_NONE)
+        count++;
+    CHECK_EQ_U64(count, GROUPS);
+    CHECK_EQ_U64(records_lent(&records), 0);
+    for (uint64_t key = 0; key < SLOTS; key++)
+        keep(key + 1000, 1, &old[key]); /* for a group that is no more, mostly */
+    for (uint64_t key = 0; key < SLOTS; key++)
+        found += has(key, key + 1);
+    CHECK(found < SLOTS);
+
+    prng_seed(&prng, 2);
+    records_forget_all(&records);
+    found = 0;
+    for (uint64_t i = 1; i < 200 * 1000; i++) {
+        uint64_t key = prng_next(&prng) % SOME, value = 0;
+        struct slice bytes = slice_of(&key, sizeof(key));
+        struct records_ticket ticket;
+        switch (prng_next(&prng) % 8) {
+        case 0:
+            if (count > 0)
+                CHECK(records_grow(&records, unlent[--count]));
+            break;
+        case 1:
+            unlent[count] = records_shrink(&records);
+            count += unlent[count] != FRAME_NONE;
+            break;
+        case 2:
+        case 3:
+            forget(bytes);
+            known[key] = 0;
+            break;
+        default:
+            if (get(bytes, &value, &ticket)) {
+                CHECK_EQ_U64(value, known[key]);
+                found++;
+            } else {
+                keep(key, i, &ticket);
+                known[key] = i;
+            }
+        }
+    }
+    CHECK(found > 1000);
+    destroy();
 }
 
 /* What was forgotten is not found again, whatever else lies beside it: of keys whose hashes begin alike. */
@@ -140,9 +314,9 @@ static void test_forgotten(void)
     unsigned found = 0, count = 0;
 
     prng_seed(&prng, 1);
-    create(128, 8, 8);
+    create(1, 0, BUCKET, 8, 8);
     for (uint64_t key = 0; count < 12; key++) {
-        if (records_hash(&records, slice_of(&key, sizeof(key))) >> 57 == 0)
+        if (hash_of(slice_of(&key, sizeof(key))) >> 57 == 0)
             keys[count++] = key;
     }
     for (uint64_t i = 1; i < 100 * 1000; i++) {
@@ -150,7 +324,7 @@ static void test_forgotten(void)
         struct slice bytes = slice_of(&key, sizeof(key));
         struct records_ticket ticket;
         if (prng_next(&prng) % 2 == 0) {
-            (void)records_forget(&records, bytes);
+            forget(bytes);
             known[number] = 0;
         } else if (get(bytes, &value, &ticket)) {
             CHECK_EQ_U64(value, known[number]);
@@ -161,7 +335,7 @@ static void test_forgotten(void)
         }
     }
     CHECK(found > 100);
-    records_destroy(&records);
+    destroy();
 }
 
 /* Keys that begin alike and whose hashes have the same tag are told apart by the rest of them. */
@@ -174,18 +348,16 @@ static void test_alike(uint32_t key_size)
     struct records_ticket ticket;
     uint64_t value = 5, out = 0;
 
-    create(1024, key_size, key_size != 0 ? 8 : 0);
-    records.count = 1;
-    uint64_t hash = records_hash(&records, a);
-    while (records_hash(&records, b) >> 56 != hash >> 56)
+    create(1, 0, 1024, key_size, key_size != 0 ? 8 : 0);
+    while (hash_of(b) >> 56 != hash_of(a) >> 56)
         other.rest++;
     CHECK(!get(a, &out, &ticket));
-    records_keep(&records, hash, &ticket, a, slice_of(&value, sizeof(value)));
+    records_keep(&records, &ticket, a, slice_of(&value, sizeof(value)));
     CHECK(get(a, &out, &ticket) && out == value);
     CHECK(!get(b, &out, &ticket));
-    (void)records_forget(&records, b);
+    forget(b);
     CHECK(get(a, &out, &ticket) && out == value);
-    records_destroy(&records);
+    destroy();
 }
 
 static void test_varying(void)
@@ -195,25 +367,25 @@ static void test_varying(void)
     size_t size;
     struct records_ticket ticket;
 
-    create(64 * 1024, 0, 0);
+    create(64, 0, 1024, 0, 0);
     for (int i = 0; i < 100; i++) {
         struct slice bytes = slice_of(key, (size_t)snprintf(key, sizeof(key), "%0*d", i, i));
         struct slice pair = slice_of(value, (size_t)i * 3);
-        uint64_t hash = records_hash(&records, bytes);
-        CHECK(!records_get(&records, hash, bytes, out, sizeof(out), &size, &ticket));
-        records_keep(&records, hash, &ticket, bytes, pair);
+        records_ask(&records, bytes, &ticket);
+        CHECK(!records_get(&records, bytes, out, sizeof(out), &size, &ticket));
+        records_keep(&records, &ticket, bytes, pair);
         bool fits = bytes.size + pair.size <= 124;
-        CHECK(records_get(&records, hash, bytes, out, sizeof(out), &size, &ticket) == fits);
+        CHECK(records_get(&records, bytes, out, sizeof(out), &size, &ticket) == fits);
         CHECK(!fits || slice_equal(slice_of(out, size), pair));
     }
     struct slice empty = slice_of(NULL, 0);
-    uint64_t hash = records_hash(&records, empty);
-    (void)records_get(&records, hash, empty, out, sizeof(out), &size, &ticket);
-    records_keep(&records, hash, &ticket, empty, slice_of(value, 3));
-    CHECK(records_get(&records, hash, empty, out, 2, &size, &ticket) && size == 3);
-    (void)records_forget(&records, empty);
-    CHECK(!records_get(&records, hash, empty, out, 2, &size, &ticket));
-    records_destroy(&records);
+    records_ask(&records, empty, &ticket);
+    (void)records_get(&records, empty, out, sizeof(out), &size, &ticket);
+    records_keep(&records, &ticket, empty, slice_of(value, 3));
+    CHECK(records_get(&records, empty, out, 2, &size, &ticket) && size == 3);
+    forget(empty);
+    CHECK(!records_get(&records, empty, out, 2, &size, &ticket));
+    destroy();
 }
 
 /* ---- many ------------------------------------------------------------------------------------ */
@@ -236,7 +408,7 @@ static void *work(void *argument)
         struct records_ticket ticket;
         if (prng_next(&prng) % 4 == 0) {
             pthread_mutex_lock(&pair->latch);
-            (void)records_forget(&records, bytes);
+            forget(bytes);
             uint64_t mine = ++pair->value;
             pthread_mutex_unlock(&pair->latch);
             uint64_t told = atomic_load(&pair->told);
@@ -256,23 +428,80 @@ static void *work(void *argument)
     return NULL;
 }
 
+enum { GROUPS_MOST = 6 };
+
+/* What lies in a frame that is not lent: just what lay there, but for values older than any. */
+struct unlent {
+    uint32_t frame;
+    uint64_t words[BUCKET / 8];
+};
+
+static _Atomic uint64_t *words_of(uint32_t frame)
+{
+    return (_Atomic uint64_t *)(void *)frame_bytes(&frames, frame);
+}
+
+static void scribble(struct unlent *unlent)
+{
+    _Atomic uint64_t *words = words_of(unlent->frame);
+    for (unsigned i = 0; i < SLOTS; i++)
+        atomic_store_explicit(&words[SLOTS_AT + 2 * i + 1], 0, memory_order_relaxed);
+    for (unsigned i = 0; i < BUCKET / 8; i++)
+        unlent->words[i] = atomic_load_explicit(&words[i], memory_order_relaxed);
+}
+
+/* Nobody who came late has written there. */
+static void check_intact(const struct unlent *unlent)
+{
+    for (unsigned i = 0; i < BUCKET / 8; i++)
+        CHECK_EQ_U64(words_of(unlent->frame)[i], unlent->words[i]);
+}
+
+static atomic_bool ended;
+
+static void *lend(void *argument)
+{
+    struct unlent unlent[GROUPS_MOST + 1] = {0};
+    uint32_t count = 0;
+    struct prng prng;
+    prng_seed(&prng, 1000);
+    for (uint32_t i = 0; i < GROUPS_MOST; i++)
+        unlent[count++].frame = i;
+    while (!atomic_load(&ended)) {
+        if (prng_next(&prng) % 2 == 0 && count > 0) {
+            check_intact(&unlent[--count]);
+            CHECK(records_grow(&records, unlent[count].frame));
+        } else if ((unlent[count].frame = records_shrink(&records)) != FRAME_NONE) {
+            scribble(&unlent[count++]);
+        }
+    }
+    return argument;
+}
+
 static void test_threads(void)
 {
-    pthread_t threads[THREADS];
-    create(8 * 128, 8, 8); /* a few more pairs than fit */
+    pthread_t threads[THREADS], lender;
+    create(2, GROUPS_MOST, BUCKET, 8, 8); /* a few more pairs than fit */
+    CHECK(pthread_create(&lender, NULL, lend, NULL) == 0);
     for (int i = 0; i < KEYS; i++)
         pthread_mutex_init(&pairs[i].latch, NULL);
     for (uintptr_t i = 0; i < THREADS; i++)
         CHECK(pthread_create(&threads[i], NULL, work, (void *)(i + 1)) == 0);
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    records_destroy(&records);
+    atomic_store(&ended, true);
+    pthread_join(lender, NULL);
+    destroy();
 }
 
 int main(void)
 {
     test_tickets();
+    test_buckets();
+    test_forgotten_before_growing();
+    test_asked_before_growing();
     test_replacement();
+    test_groups();
     test_forgotten();
     test_alike(16);
     test_alike(0);

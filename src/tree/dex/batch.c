@@ -20,7 +20,6 @@ struct lane {
     uint64_t version;
     uint32_t index; /* in a leaf of words: where the key is, or would be */
     bool found;
-    uint64_t hash;
     struct records_ticket ticket;
 };
 
@@ -177,8 +176,7 @@ static void get_one(struct batch *batch, struct lane *lane)
     op->size = size;
     op->status = found ? PANDO_OK : PANDO_NOT_FOUND;
     if (found && lane->ticket.room && size <= op->capacity && is_durable(table, end))
-        records_keep(&table->records, lane->hash, &lane->ticket, op->key,
-                     slice_of(op->buffer, size));
+        records_keep(&table->records, &lane->ticket, op->key, slice_of(op->buffer, size));
 }
 
 /* Whether a put needs no split. What is in the log is done, too: whoever replayed a change that was then
@@ -231,7 +229,8 @@ static void put_one(struct batch *batch, struct lane *lane)
         dex_log_change(table, frame, lane->part, DEX_LOG_PUT, &pair, bytes) == PANDO_OK) {
         put_pair(batch, bytes, found, index, &pair);
         done = true;
-        (void)dex_forget_record(table, op->key);
+        if (table->on.forget)
+            records_forget(&table->records, op->key, &lane->ticket);
         (void)note_end(batch, frame);
     }
     frame_give(frame, done);
@@ -248,8 +247,8 @@ static void get_records(struct batch *batch)
     for (unsigned i = 0; i < batch->count; i++) {
         struct lane *lane = &batch->lanes[i];
         struct engine_batch_op *op = lane->op;
-        if (op->kind == ENGINE_BATCH_GET && records_get(records, lane->hash, op->key, op->buffer,
-                                                        op->capacity, &op->size, &lane->ticket))
+        if (op->kind == ENGINE_BATCH_GET &&
+            records_get(records, op->key, op->buffer, op->capacity, &op->size, &lane->ticket))
             op->status = PANDO_OK;
         else
             go_on(batch, i, &left);
@@ -291,8 +290,7 @@ void dex_batch_co(struct engine *engine, struct engine_batch_op *ops, size_t cou
             dex_mine(table, part)) {
             struct lane *lane = &batch.lanes[batch.count++];
             *lane = (struct lane){.op = &ops[i], .part = part, .word = key_word(ops[i].key)};
-            lane->hash = records_hash(&table->records, ops[i].key);
-            records_prefetch(&table->records, lane->hash);
+            records_ask(&table->records, ops[i].key, &lane->ticket);
         }
         if (batch.count == GROUP || i + 1 == count) {
             rt_charge(RT_COST_OPERATION);

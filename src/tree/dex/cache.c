@@ -13,6 +13,7 @@
 
 enum {
     SAMPLES = 2,
+    SAMPLE_TRIES = 32, /* for one that is in use */
     TRIES_MAX = 4000,
     DEPTH_MAX = 32,
 };
@@ -221,6 +222,20 @@ static void cool_co(struct dex *self, uint32_t sample)
     dex_let_go(self, cooling_add(&table->cooling, address, index));
 }
 
+/* Most may be lent, and have nothing to cool. */
+static uint32_t sample(struct dex *self)
+{
+    const struct frames *frames = &self->table->frames;
+    uint32_t index = 0;
+    for (int tries = 0; tries < SAMPLE_TRIES; tries++) {
+        index = (uint32_t)(prng_next(&self->prng) % frames->count);
+        if (atomic_load_explicit(&frame_at(frames, index)->state, memory_order_relaxed) !=
+            FRAME_FREE)
+            break;
+    }
+    return index;
+}
+
 enum pando_status dex_frame_co(struct dex *self, uint32_t *out)
 {
     struct dex_table *table = self->table;
@@ -228,8 +243,11 @@ enum pando_status dex_frame_co(struct dex *self, uint32_t *out)
     for (int tries = 0; tries < TRIES_MAX; tries++) {
         if (self->free_count == 0)
             free_refill(self);
+        uint32_t back = dex_lend_back(self);
+        if (back != FRAME_NONE)
+            free_push(self, back);
         for (int i = 0; i < SAMPLES && self->free_count == 0; i++)
-            cool_co(self, (uint32_t)(prng_next(&self->prng) % table->frames.count));
+            cool_co(self, sample(self));
         if (self->free_count == 0)
             dex_let_go(self, cooling_oldest(&table->cooling, prng_next(&self->prng)));
         if (self->free_count == 0)

@@ -36,6 +36,7 @@ struct dex_switches {
     bool balance; /* owners give keys to others that have less to do */
     /* Off unless asked for by "+": gets of leaves, too, and leaves whatever the barrier costs; always. */
     bool offload_leaves, offload_only;
+    bool lend_wildly; /* likewise, for tests: frames for records come and go at random */
     bool cells, replay, invalidate, forget, barrier; /* break-cells and so on */
 };
 
@@ -48,6 +49,14 @@ struct dex_stats {
 enum { DEX_COST_NODES = 64 };
 struct dex_cost {
     _Atomic uint64_t read_ns, call_ns, plain_ns;
+};
+
+/* What missed the cache lately, and what follows from it: lend.c. */
+struct dex_lend {
+    _Atomic uint32_t misses;       /* of leaves, all */
+    _Atomic uint32_t gets, others; /* lately */
+    _Atomic uint32_t lost;         /* by missing inner pages, in parts of a READ */
+    _Atomic int budget; /* frames that may be lent until the next judgement; below 0, taken back */
 };
 
 struct dex_table {
@@ -66,6 +75,7 @@ struct dex_table {
     struct frames frames;
     struct cooling cooling;
     struct records records;
+    struct dex_lend lend;
     uint32_t root_frame;
     fabric_address root;
     _Atomic uint32_t fresh; /* frames that were never used begin here */
@@ -353,11 +363,28 @@ PANDO_MUST_CHECK enum pando_status dex_local_modify_co(struct dex *self,
                                                        struct slice key,
                                                        const struct dex_edit *edit);
 
+/* ---- lend.c: frames for single pairs ---------------------------------------------------------- */
+
+/* A page of that level was not cached: READ, or pushed to its memory node. */
+void dex_lend_missed(struct dex_table *table, uint16_t node, uint8_t level, bool get, bool pushed);
+
+/* Whether what is looked up is rather kept as a record than with its leaf. */
+bool dex_lends(const struct dex_table *table);
+
+/* After a get that missed: perhaps lends one more frame, if there was no room for its record. */
+void dex_lend_co(struct dex *self, const struct records_ticket *ticket);
+
+/* A frame that was lent and is free now; FRAME_NONE: none is to be taken back. */
+uint32_t dex_lend_back(struct dex *self);
+
 /* Of a key whose pair is being changed: its leaf's latch is held. */
 static inline struct records_ticket dex_forget_record(struct dex_table *table, struct slice key)
 {
-    return table->on.forget ? records_forget(&table->records, key)
-                            : (struct records_ticket){.header = 1};
+    struct records_ticket ticket;
+    records_ask(&table->records, key, &ticket);
+    if (table->on.forget)
+        records_forget(&table->records, key, &ticket);
+    return ticket;
 }
 
 /* A change of a leaf whose latch is held: its record goes into the log, its stamp into the page. FULL:

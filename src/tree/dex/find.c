@@ -10,9 +10,12 @@
 #include "base/assert.h"
 #include "base/log.h"
 #include "tree/dex/dex_int.h"
+#include "tree/dex/offload_fmt.h"
 
 enum {
     ADMIT_ONE_OF = 10, /* leaves that are kept: P = 0.1 */
+    ADMIT_LENDING =
+        10,            /* of these, one of so many if they are for gets that records serve better */
     RESTARTS_FREE = 4, /* before it begins to pause */
     RESTARTS_MAX = 100000,
 };
@@ -123,11 +126,19 @@ bool dex_admits(struct dex *self)
     return prng_next(&self->prng) % ADMIT_ONE_OF == 0;
 }
 
+static bool is_get(const struct step *step)
+{
+    const struct dex_push *push = step->target->push;
+    return push != NULL && push->operation == DEX_WORK_GET;
+}
+
 static bool admitted(struct step *step)
 {
     const struct dex_push *push = step->target->push;
-    return step->level > 0 || step->target->keep || (push != NULL && push->keep) ||
-           dex_admits(step->self);
+    if (step->level > 0 || step->target->keep || (push != NULL && push->keep))
+        return true;
+    return dex_admits(step->self) && (!is_get(step) || !dex_lends(step->self->table) ||
+                                      prng_next(&step->self->prng) % ADMIT_LENDING == 0);
 }
 
 /* The page is in a frame that is BUSY and in the mapping: keeps it, or leaves it to this task. */
@@ -229,6 +240,7 @@ static enum pando_status load_co(struct step *step)
 {
     struct dex *self = step->self;
     struct dex_table *table = self->table;
+    uint16_t node = fabric_address_node(step->word);
     uint32_t index;
 
     enum pando_status status = dex_frame_co(self, &index);
@@ -249,6 +261,7 @@ static enum pando_status load_co(struct step *step)
     }
     dex_count(&table->stats.misses);
     status = push_co(step, index);
+    dex_lend_missed(table, node, step->level, is_get(step), status != PANDO_BUSY);
     if (status != PANDO_BUSY) {
         unuse(table, step->parent);
         return status;
@@ -258,7 +271,7 @@ static enum pando_status load_co(struct step *step)
     uint64_t begin_ns = table->on.offload ? rt_now_ns() : 0;
     status = dex_read_co(self, step->word, scratch->page);
     if (table->on.offload)
-        dex_read_took(table, fabric_address_node(step->word), rt_now_ns() - begin_ns);
+        dex_read_took(table, node, rt_now_ns() - begin_ns);
     /* Where a stale parent leads may be another owner's: that is never kept. */
     if (status == PANDO_OK && !dex_covers(scratch->page, step->level, step->target))
         status = PANDO_STALE;

@@ -3,7 +3,7 @@
  *
  * A frame is in one of four states, changed only by who holds its latch:
  *
- *   FREE      in some thread's set of free frames
+ *   FREE      in some thread's set of free frames, or lent (records.h)
  *   BUSY      being loaded, written back to be freed, or standing for a page that is worked on
  *             elsewhere; its latch is held for all that time, so others wait and begin again
  *   HOT       its parent's child word names the frame itself ("swizzled")
@@ -39,6 +39,7 @@ struct frame {
     _Atomic uint64_t end; /* in the log, behind its last change */
     _Atomic uint64_t first; /* in the log: the oldest change that is not in the pool */
     uint64_t epoch;         /* of the map that was known when it was read */
+    _Atomic uint64_t pairs; /* of a lent frame: what it is to records.c, and to nobody else */
 };
 
 _Static_assert(sizeof(struct frame) <= 64, "a cache line, with the page right behind it");

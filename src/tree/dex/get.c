@@ -33,8 +33,8 @@ enum pando_status dex_local_get_co(struct dex *self, const struct map_part *part
 
     dex_did(self, 1);
     *blob = false;
-    uint64_t hash = records_hash(&table->records, key);
-    if (records_get(&table->records, hash, key, value, capacity, size, &ticket))
+    records_ask(&table->records, key, &ticket);
+    if (records_get(&table->records, key, value, capacity, size, &ticket))
         return dex_settle_co(self, 0);
     for (int tries = 0; tries < TRIES_MAX; tries++) {
         enum pando_status status = dex_find_co(self, &target, &spot);
@@ -45,8 +45,10 @@ enum pando_status dex_local_get_co(struct dex *self, const struct map_part *part
             *size = push.found.size;
             memcpy(value, push.found.data, *size < capacity ? *size : capacity);
             status = dex_settle_co(self, 0);
-            if (status == PANDO_OK && push.was_there && !*blob)
-                records_keep(&table->records, hash, &ticket, key, push.found);
+            if (status == PANDO_OK && push.was_there && !*blob) {
+                records_keep(&table->records, &ticket, key, push.found);
+                dex_lend_co(self, &ticket);
+            }
             return status == PANDO_OK && !push.was_there ? PANDO_NOT_FOUND : status;
         }
         struct frame *frame = frame_at(&table->frames, spot.frame);
@@ -67,7 +69,9 @@ enum pando_status dex_local_get_co(struct dex *self, const struct map_part *part
             return status;
         /* While the leaf is kept, the record saves no more than a little time. */
         if (found && !*blob && *size <= capacity && (spot.private || ticket.room))
-            records_keep(&table->records, hash, &ticket, key, slice_of(value, *size));
+            records_keep(&table->records, &ticket, key, slice_of(value, *size));
+        if (found && spot.private)
+            dex_lend_co(self, &ticket);
         return found ? PANDO_OK : PANDO_NOT_FOUND;
     }
     return PANDO_TIMEOUT;

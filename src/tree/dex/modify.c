@@ -288,8 +288,7 @@ static void keep_record(const struct work *work, const struct records_ticket *ti
 {
     struct dex_table *table = work->self->table;
     if (!work->edit->raw_blob && !is_long(table, value))
-        records_keep(&table->records, records_hash(&table->records, work->key), ticket, work->key,
-                     value);
+        records_keep(&table->records, ticket, work->key, value);
 }
 
 /* It was done elsewhere. */

@@ -17,6 +17,8 @@
 
 enum {
     SAMPLES = 50, /* of the moving averages */
+    SAMPLE_MOST =
+        3, /* times the average: what took longer was held up, and says little of the next */
     CONTRARY_ONE_OF = 100,
     LOCAL_SEARCH_NS = 300,  /* of a cached page: l_s */
     OVERHEAD_PERCENT = 130, /* what keeping a page costs besides: c */
@@ -27,6 +29,8 @@ enum {
 static void average(_Atomic uint64_t *average_ns, uint64_t sample_ns)
 {
     uint64_t old = atomic_load_explicit(average_ns, memory_order_relaxed);
+    if (old != 0 && sample_ns > SAMPLE_MOST * old)
+        sample_ns = SAMPLE_MOST * old;
     uint64_t now = old == 0 ? sample_ns : old - old / SAMPLES + sample_ns / SAMPLES;
     atomic_store_explicit(average_ns, now > 0 ? now : 1, memory_order_relaxed);
 }

@@ -13,7 +13,9 @@ enum {
     CACHE_BYTES = 256 * 1024 * 1024,
     FRAMES_MIN = 24,   /* tasks that are at work hold a few each */
     COOLING_PART = 10, /* of the frames */
-    RECORDS_PART = 4,  /* of the cache are records */
+    RECORDS_PART = 4,  /* of the cache are records, besides the frames that are lent to them */
+    PAGES_PART = 16,   /* of the frames have pages, whatever happens, */
+    PAGES_LEAST = 256, /* and not fewer */
 };
 
 /* ---- switches -------------------------------------------------------------------------------- */
@@ -32,6 +34,7 @@ static const struct engine_switch switches[] = {
     {"balance", offsetof(struct dex_switches, balance)},
     {"+offload-leaves", offsetof(struct dex_switches, offload_leaves)},
     {"+offload-only", offsetof(struct dex_switches, offload_only)},
+    {"+lend-wildly", offsetof(struct dex_switches, lend_wildly)},
     {"break-cells", offsetof(struct dex_switches, cells)},
     {"break-replay", offsetof(struct dex_switches, replay)},
     {"break-invalidate", offsetof(struct dex_switches, invalidate)},
@@ -281,15 +284,20 @@ static enum pando_status cache_create(struct dex_table *table, uint64_t bytes)
         .value_size = table->layout.value_size,
         .key_max = table->layout.key_max,
         .value_max = table->inline_max};
-    enum pando_status status = records_create(&table->records, &options);
-    uint64_t count =
-        (most - table->records.bytes) / (table->layout.page_bytes + sizeof(struct frame));
+    uint64_t count = (most - options.bytes) / (table->layout.page_bytes + sizeof(struct frame));
     if (count < FRAMES_MIN)
         count = FRAMES_MIN;
+    if (table->on.lend_wildly)
+        count += FRAMES_MIN; /* some to lend, however small it is */
     if (count >= FRAME_NONE / 2)
         count = FRAME_NONE / 2;
+    uint64_t least = table->on.lend_wildly ? FRAMES_MIN : PAGES_LEAST;
+    uint64_t pages = count / PAGES_PART > least ? count / PAGES_PART : least;
+    options.lent_most = (uint32_t)(count > pages ? count - pages : 0);
+    enum pando_status status =
+        frames_create(&table->frames, (uint32_t)count, table->layout.page_bytes);
     if (status == PANDO_OK)
-        status = frames_create(&table->frames, (uint32_t)count, table->layout.page_bytes);
+        status = records_create(&table->records, &table->frames, &options);
     if (status == PANDO_OK)
         status =
             cooling_create(&table->cooling, (uint32_t)count / COOLING_PART, !table->on.cooling_map);
@@ -455,13 +463,14 @@ static void stats(const struct engine_table *base, struct engine_stats *out)
 {
     struct dex_table *table = container_of((struct engine_table *)base, struct dex_table, base);
     uint32_t used = atomic_load(&table->fresh) - table->free_count;
+    uint32_t lent = records_lent(&table->records);
     uint64_t operations = dex_operations(table);
     uint64_t misses = atomic_load(&table->stats.misses);
     *out = (struct engine_stats){
         .cache_hits = operations > misses ? operations - misses : 0, /* what needed nothing else */
         .cache_misses = misses,
         .cache_bytes = (uint64_t)used * table->layout.page_bytes + table->records.bytes,
-        .cache_entries = used,
+        .cache_entries = used - lent,
         .rereads = atomic_load(&table->stats.rereads),
         .splits = atomic_load(&table->stats.splits),
         .merges = atomic_load(&table->stats.merges),

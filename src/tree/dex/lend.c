@@ -1,0 +1,112 @@
+/*
+ * lend.c - how much of the cache holds single pairs (records.h) and how much whole pages.
+ *
+ * A pair takes a sixtieth of its leaf's room, so for keys that are looked up here and there frames are worth
+ * more as records; for scans and for leaves that are changed a record is of no use. What misses the cache
+ * tells which it is. Misses of leaves are judged by the thousand, and after each judgement a few frames
+ * change hands:
+ *
+ *   nearly all of gets            frames are lent in place of pages, as records need them: pages that are of use
+ *                                 do not go for empty ones
+ *   more of changes and scans     lent frames are taken back before pages have to go
+ *   inner pages are missing, too  likewise: each serves all leaves below it. Missing one costs a READ, or what a
+ *                                 call of the memory node (offload.c) takes longer than a READ of the leaf
+ */
+#include "tree/dex/dex_int.h"
+
+enum {
+    WINDOW = 1024,     /* misses */
+    WINDOWS = 8,       /* a judgement is of the last ones: few calls that took long do not count */
+    FRAMES_PART = 512, /* of all change hands at a time: what was learned slowly stays a while */
+    MOSTLY = 4,        /* so many times more gets than all else */
+    READ_COST = 64,    /* what `lost` is counted in */
+    LOST_MUCH = READ_COST / 8, /* by each miss */
+    LOST_LITTLE = READ_COST / 16,
+};
+
+static uint32_t count_up(_Atomic uint32_t *counter, uint32_t by)
+{
+    return atomic_fetch_add_explicit(counter, by, memory_order_relaxed) + by;
+}
+
+/* Of the last windows; the oldest counts less with each. */
+static uint32_t lately(_Atomic uint32_t *counter)
+{
+    uint32_t count = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_fetch_sub_explicit(counter, count / WINDOWS, memory_order_relaxed);
+    return count;
+}
+
+static void judge(struct dex_table *table)
+{
+    struct dex_lend *lend = &table->lend;
+    uint32_t gets = lately(&lend->gets), others = lately(&lend->others);
+    uint32_t lost = lately(&lend->lost);
+    int most = 1 + (int)(table->frames.count / FRAMES_PART), budget = 0;
+
+    if (others > gets || lost > (gets + others) * LOST_MUCH)
+        budget = -most;
+    else if (gets > MOSTLY * others && lost < gets * LOST_LITTLE)
+        budget = most;
+    atomic_store_explicit(&lend->budget, budget, memory_order_relaxed);
+}
+
+/* What a call costs more than a READ. */
+static uint32_t call_cost(const struct dex_cost *cost)
+{
+    uint64_t read_ns = atomic_load_explicit(&cost->read_ns, memory_order_relaxed);
+    uint64_t call_ns = atomic_load_explicit(&cost->call_ns, memory_order_relaxed);
+    if (read_ns == 0 || call_ns <= read_ns)
+        return 0;
+    uint64_t more = (call_ns - read_ns) * READ_COST / read_ns;
+    return more < READ_COST ? (uint32_t)more : (uint32_t)READ_COST;
+}
+
+void dex_lend_missed(struct dex_table *table, uint16_t node, uint8_t level, bool get, bool pushed)
+{
+    struct dex_lend *lend = &table->lend;
+
+    if (level > 0)
+        count_up(&lend->lost, pushed ? call_cost(&table->costs[node % DEX_COST_NODES]) : READ_COST);
+    if (level > 0 && !pushed)
+        return; /* its leaf is still to come */
+    (void)count_up(get ? &lend->gets : &lend->others, 1);
+    if (count_up(&lend->misses, 1) % WINDOW == 0)
+        judge(table);
+    if (table->on.lend_wildly)
+        atomic_store(&lend->budget, rt_random() % 2 == 0 ? 1 : -1);
+}
+
+bool dex_lends(const struct dex_table *table)
+{
+    return records_lent(&table->records) > 0;
+}
+
+void dex_lend_co(struct dex *self, const struct records_ticket *ticket)
+{
+    struct dex_table *table = self->table;
+    bool full = atomic_load_explicit(&table->fresh, memory_order_relaxed) >= table->frames.count;
+    uint32_t index;
+
+    if (atomic_load_explicit(&table->lend.budget, memory_order_relaxed) <= 0 ||
+        records_lent(&table->records) >= table->records.most ||
+        ((!full || ticket->room) && !table->on.lend_wildly))
+        return;
+    if (dex_frame_co(self, &index) != PANDO_OK)
+        return; /* whoever needs one will say why */
+    atomic_fetch_sub_explicit(&table->lend.budget, 1, memory_order_relaxed);
+    if (records_grow(&table->records, index))
+        frame_give(frame_at(&table->frames, index), true);
+    else
+        dex_frame_free(self, index);
+}
+
+uint32_t dex_lend_back(struct dex *self)
+{
+    struct dex_table *table = self->table;
+    if (atomic_load_explicit(&table->lend.budget, memory_order_relaxed) >= 0 ||
+        (self->free_count > 0 && !table->on.lend_wildly))
+        return FRAME_NONE;
+    atomic_fetch_add_explicit(&table->lend.budget, 1, memory_order_relaxed);
+    return records_shrink(&table->records);
+}
