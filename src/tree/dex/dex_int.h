@@ -55,6 +55,7 @@ struct dex_cost {
 struct dex_lend {
     _Atomic uint32_t misses;       /* of leaves, all */
     _Atomic uint32_t gets, others; /* lately */
+    _Atomic uint32_t full;         /* likewise: gets for whose records there was no room */
     _Atomic uint32_t lost;         /* by missing inner pages, in parts of a READ */
     _Atomic int budget; /* frames that may be lent until the next judgement; below 0, taken back */
 };

@@ -6,8 +6,8 @@
  * tells which it is. Misses of leaves are judged by the thousand, and after each judgement a few frames
  * change hands:
  *
- *   nearly all of gets            frames are lent in place of pages, as records need them: pages that are of use
- *                                 do not go for empty ones
+ *   nearly all of gets            frames are lent in place of pages, where records have no room, and only if that is
+ *                                 so nearly everywhere: pages that are of use do not go for empty ones
  *   more of changes and scans     lent frames are taken back before pages have to go
  *   inner pages are missing, too  likewise: each serves all leaves below it. Missing one costs a READ, or what a
  *                                 call of the memory node (offload.c) takes longer than a READ of the leaf
@@ -41,12 +41,12 @@ static void judge(struct dex_table *table)
 {
     struct dex_lend *lend = &table->lend;
     uint32_t gets = lately(&lend->gets), others = lately(&lend->others);
-    uint32_t lost = lately(&lend->lost);
+    uint32_t lost = lately(&lend->lost), full = lately(&lend->full);
     int most = 1 + (int)(table->frames.count / FRAMES_PART), budget = 0;
 
     if (others > gets || lost > (gets + others) * LOST_MUCH)
         budget = -most;
-    else if (gets > MOSTLY * others && lost < gets * LOST_LITTLE)
+    else if (gets > MOSTLY * others && lost < gets * LOST_LITTLE && full > gets / 4 * 3)
         budget = most;
     atomic_store_explicit(&lend->budget, budget, memory_order_relaxed);
 }
@@ -88,6 +88,8 @@ void dex_lend_co(struct dex *self, const struct records_ticket *ticket)
     bool full = atomic_load_explicit(&table->fresh, memory_order_relaxed) >= table->frames.count;
     uint32_t index;
 
+    if (!ticket->room)
+        (void)count_up(&table->lend.full, 1);
     if (atomic_load_explicit(&table->lend.budget, memory_order_relaxed) <= 0 ||
         records_lent(&table->records) >= table->records.most ||
         ((!full || ticket->room) && !table->on.lend_wildly))
