@@ -11,7 +11,7 @@
 #include "base/prng.h"
 #include "lib/check.h"
 
-enum { SLOTS = 7, SLOTS_AT = 2, BUCKET = 128, THREADS = 4, KEYS = 80 };
+enum { SLOTS = 7, SLOTS_AT = 2, BUCKET = 128, THREADS = 4, KEYS = 80, FRESH = 30 * 1000 };
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 enum { ROUNDS = 20 * 1000 };
 #else
@@ -31,7 +31,7 @@ static void create(uint32_t own, uint32_t lent, uint32_t page_bytes, uint32_t ke
                                       .value_size = value_size,
                                       .key_max = key_size != 0 ? key_size : 100,
                                       .value_max = value_size != 0 ? value_size : 300};
-    CHECK_OK(frames_create(&frames, lent + 1, page_bytes));
+    CHECK_OK(frames_create(&frames, lent + FRESH, page_bytes));
     CHECK_OK(records_create(&records, &frames, &options));
 }
 
@@ -450,6 +450,17 @@ static void scribble(struct unlent *unlent)
         unlent->words[i] = atomic_load_explicit(&words[i], memory_order_relaxed);
 }
 
+/* Of a frame that was never lent: a page that looks like records of keys there are, older than any. */
+static void pretend(uint32_t frame)
+{
+    _Atomic uint64_t *words = words_of(frame);
+    for (uint64_t i = 0, key = frame % (KEYS / SLOTS); i < SLOTS; i++, key += KEYS / SLOTS) {
+        uint64_t tag = hash_of(slice_of(&key, sizeof(key))) >> 56 & 0xfc;
+        words[1] |= (tag != 0 ? tag : 4) << i * 8;
+        words[SLOTS_AT + 2 * i] = key;
+    }
+}
+
 /* Nobody who came late has written there. */
 static void check_intact(const struct unlent *unlent)
 {
@@ -462,17 +473,20 @@ static atomic_bool ended;
 static void *lend(void *argument)
 {
     struct unlent unlent[GROUPS_MOST + 1] = {0};
-    uint32_t count = 0;
+    uint32_t count = 0, fresh = 0;
     struct prng prng;
     prng_seed(&prng, 1000);
-    for (uint32_t i = 0; i < GROUPS_MOST; i++)
-        unlent[count++].frame = i;
     while (!atomic_load(&ended)) {
-        if (prng_next(&prng) % 2 == 0 && count > 0) {
+        bool grows = prng_next(&prng) % 2 == 0 && records_lent(&records) < GROUPS_MOST;
+        if (grows && fresh < FRESH) {
+            pretend(fresh);
+            CHECK(records_grow(&records, fresh++));
+        } else if (grows && count > 0) {
             check_intact(&unlent[--count]);
             CHECK(records_grow(&records, unlent[count].frame));
         } else if ((unlent[count].frame = records_shrink(&records)) != FRAME_NONE) {
-            scribble(&unlent[count++]);
+            scribble(&unlent[count]);
+            count += count < GROUPS_MOST;
         }
     }
     return argument;

@@ -131,7 +131,7 @@ static struct place place_at(const struct records *records, uint32_t group, uint
         return place;
     }
     uint32_t frame =
-        atomic_load_explicit(&records->lent[group - records->own], memory_order_relaxed);
+        atomic_load_explicit(&records->lent[group - records->own], memory_order_acquire);
     place.bucket = (word *)(void *)(frame_bytes(records->frames, frame) + bucket * records->stride);
     place.header = &frame_at(records->frames, frame)->pairs;
     return place;
@@ -525,7 +525,9 @@ static void split(struct records *records, uint32_t count, uint32_t frame)
     uint64_t epoch = atomic_load(&records->epoch);
     word *new = &frame_at(records->frames, frame)->pairs;
 
-    atomic_store_explicit(&records->lent[count - records->own], frame, memory_order_relaxed);
+    /* Who counted the groups before the last one went may come here already: a frame is held until it is one. */
+    atomic_store_explicit(new, load(new) | HELD, memory_order_relaxed);
+    atomic_store_explicit(&records->lent[count - records->own], frame, memory_order_release);
     for (uint32_t i = 0; i < headers_of(records, from); i++)
         (void)hold(place_at(records, from, i).header);
     for (uint32_t i = 0; i < records->buckets; i++) {
