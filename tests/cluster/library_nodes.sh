@@ -17,10 +17,10 @@ for node in 0 1; do
 done
 POOL=tcp:${ADDRESSES[0]},${ADDRESSES[1]}
 
-start client "$CLIENT" "$POOL" "$SECRET" 32
+start client "$CLIENT" "$POOL" "$SECRET" 40
 CLIENT_PID=$PID
 wait_for running "$DIR/client.out"
-for outage in "1 2" "0 3" "1 13"; do
+for outage in "1 2" "0 3" "1 20"; do
     read -r node seconds <<< "$outage"
     sleep 2
     kill -KILL "${PIDS[$node]}"
