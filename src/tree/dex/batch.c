@@ -229,8 +229,7 @@ static void put_one(struct batch *batch, struct lane *lane)
         dex_log_change(table, frame, lane->part, DEX_LOG_PUT, &pair, bytes) == PANDO_OK) {
         put_pair(batch, bytes, found, index, &pair);
         done = true;
-        if (table->on.forget)
-            records_forget(&table->records, op->key, &lane->ticket);
+        dex_forget_record(table, op->key, &lane->ticket);
         (void)note_end(batch, frame);
     }
     frame_give(frame, done);

@@ -55,7 +55,7 @@ struct dex_cost {
 struct dex_lend {
     _Atomic uint32_t misses;       /* of leaves, all */
     _Atomic uint32_t gets, others; /* lately */
-    _Atomic uint32_t full;         /* likewise: gets for whose records there was no room */
+    _Atomic uint32_t crowded;      /* of the gets: for their records there was no room */
     _Atomic uint32_t lost;         /* by missing inner pages, in parts of a READ */
     _Atomic int budget; /* frames that may be lent until the next judgement; below 0, taken back */
 };
@@ -378,14 +378,12 @@ void dex_lend_co(struct dex *self, const struct records_ticket *ticket);
 /* A frame that was lent and is free now; FRAME_NONE: none is to be taken back. */
 uint32_t dex_lend_back(struct dex *self);
 
-/* Of a key whose pair is being changed: its leaf's latch is held. */
-static inline struct records_ticket dex_forget_record(struct dex_table *table, struct slice key)
+/* Of a key whose pair is being changed, and whose record was asked for: its leaf's latch is held. */
+static inline void dex_forget_record(struct dex_table *table, struct slice key,
+                                     struct records_ticket *ticket)
 {
-    struct records_ticket ticket;
-    records_ask(&table->records, key, &ticket);
     if (table->on.forget)
-        records_forget(&table->records, key, &ticket);
-    return ticket;
+        records_forget(&table->records, key, ticket);
 }
 
 /* A change of a leaf whose latch is held: its record goes into the log, its stamp into the page. FULL:

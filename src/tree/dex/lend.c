@@ -19,6 +19,7 @@ enum {
     WINDOWS = 8,       /* a judgement is of the last ones: few calls that took long do not count */
     FRAMES_PART = 512, /* of all change hands at a time: what was learned slowly stays a while */
     MOSTLY = 4,        /* so many times more gets than all else */
+    CROWDED_PARTS = 4, /* records are full if all but one of so many are */
     READ_COST = 64,    /* what `lost` is counted in */
     LOST_MUCH = READ_COST / 8, /* by each miss */
     LOST_LITTLE = READ_COST / 16,
@@ -41,12 +42,13 @@ static void judge(struct dex_table *table)
 {
     struct dex_lend *lend = &table->lend;
     uint32_t gets = lately(&lend->gets), others = lately(&lend->others);
-    uint32_t lost = lately(&lend->lost), full = lately(&lend->full);
+    uint32_t lost = lately(&lend->lost), crowded = lately(&lend->crowded);
     int most = 1 + (int)(table->frames.count / FRAMES_PART), budget = 0;
 
     if (others > gets || lost > (gets + others) * LOST_MUCH)
         budget = -most;
-    else if (gets > MOSTLY * others && lost < gets * LOST_LITTLE && full > gets / 4 * 3)
+    else if (gets > MOSTLY * others && lost < gets * LOST_LITTLE &&
+             crowded > gets / CROWDED_PARTS * (CROWDED_PARTS - 1))
         budget = most;
     atomic_store_explicit(&lend->budget, budget, memory_order_relaxed);
 }
@@ -85,14 +87,14 @@ bool dex_lends(const struct dex_table *table)
 void dex_lend_co(struct dex *self, const struct records_ticket *ticket)
 {
     struct dex_table *table = self->table;
-    bool full = atomic_load_explicit(&table->fresh, memory_order_relaxed) >= table->frames.count;
+    bool fresh = atomic_load_explicit(&table->fresh, memory_order_relaxed) < table->frames.count;
     uint32_t index;
 
     if (!ticket->room)
-        (void)count_up(&table->lend.full, 1);
+        (void)count_up(&table->lend.crowded, 1);
     if (atomic_load_explicit(&table->lend.budget, memory_order_relaxed) <= 0 ||
         records_lent(&table->records) >= table->records.most ||
-        ((!full || ticket->room) && !table->on.lend_wildly))
+        ((fresh || ticket->room) && !table->on.lend_wildly))
         return;
     if (dex_frame_co(self, &index) != PANDO_OK)
         return; /* whoever needs one will say why */

@@ -227,7 +227,8 @@ static enum pando_status edit_leaf_co(struct work *work, struct engine_change *c
     }
     if (status != PANDO_OK)
         return status;
-    work->ticket = dex_forget_record(table, work->key);
+    records_ask(&table->records, work->key, &work->ticket);
+    dex_forget_record(table, work->key, &work->ticket);
     if (change->what == ENGINE_STORE) {
         page_put(&table->layout, work->bytes, work->index, work->found, &pair,
                  work->scratch->other);

@@ -16,9 +16,8 @@
 #include "tree/dex/offload_fmt.h"
 
 enum {
-    SAMPLES = 50, /* of the moving averages */
-    SAMPLE_MOST =
-        3, /* times the average: what took longer was held up, and says little of the next */
+    SAMPLES = 50,    /* of the moving averages */
+    SAMPLE_MOST = 3, /* times the average: what took longer was held up by something else */
     CONTRARY_ONE_OF = 100,
     LOCAL_SEARCH_NS = 300,  /* of a cached page: l_s */
     OVERHEAD_PERCENT = 130, /* what keeping a page costs besides: c */
@@ -236,8 +235,10 @@ enum pando_status dex_offload_co(struct dex *self, struct dex_push *push, fabric
         status = reply_read(push, scratch->intent, size);
     if (status == PANDO_OK)
         dex_count(&table->stats.offloaded);
-    if (changes)
-        push->ticket = dex_forget_record(table, push->key);
+    if (changes) {
+        records_ask(&table->records, push->key, &push->ticket);
+        dex_forget_record(table, push->key, &push->ticket);
+    }
     if (changes && push->leaf != 0 && push->leaf != page) /* of that there is only our frame */
         forget_leaf_co(self, push->leaf);
     /* What it will not do is done here. Its record does no harm if that succeeds, or if it is known to be

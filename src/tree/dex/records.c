@@ -20,7 +20,6 @@ enum {
     SLOTS_AT = 2,
     USES_BITS = 3, /* of a tag, that count them, */
     USES_MOST = 2, /* up to this: more would change nothing */
-    HAND_SHIFT = SLOTS_MOST * 8,
     LINE = 64,
     SLOT_MOST = 256,       /* longer pairs are not worth it */
     SLOT_OF_VARYING = 128, /* pairs of up to 124 bytes */
@@ -281,19 +280,24 @@ static bool fits(const struct records *records, struct slice key, struct slice v
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
+static void find_place(const struct records *records, struct records_ticket *ticket)
+{
+    struct place place = place_of(records, ticket->hash);
+    ticket->at = place.header;
+    ticket->bucket = place.bucket;
+}
+
 void records_ask(const struct records *records, struct slice key, struct records_ticket *ticket)
 {
     *ticket = (struct records_ticket){.header = HELD};
     if (records->memory == NULL)
         return;
     ticket->hash = hash_of(key);
-    struct place place = place_of(records, ticket->hash);
-    ticket->at = place.header;
-    ticket->bucket = place.bucket;
-    if (place.header != place.bucket)
-        __builtin_prefetch(place.header);
-    __builtin_prefetch(place.bucket);
-    __builtin_prefetch((const uint8_t *)place.bucket + LINE);
+    find_place(records, ticket);
+    if (ticket->at != ticket->bucket)
+        __builtin_prefetch(ticket->at);
+    __builtin_prefetch(ticket->bucket);
+    __builtin_prefetch((const uint8_t *)ticket->bucket + LINE);
 }
 
 /* As long as it is what the caller knows. */
@@ -429,15 +433,12 @@ static uint64_t hold_place(const struct records *records, struct records_ticket 
     for (;;) {
         uint64_t header = load(ticket->at);
         if (hold_if(ticket->at, header)) {
-            struct place place = place_of(records, ticket->hash);
-            if (place.header == ticket->at && place.bucket == ticket->bucket)
+            if (place_of(records, ticket->hash).header == ticket->at)
                 return header;
             atomic_store_explicit(ticket->at, header, memory_order_release);
         }
         rt_relax(&spins);
-        struct place place = place_of(records, ticket->hash);
-        ticket->at = place.header;
-        ticket->bucket = place.bucket;
+        find_place(records, ticket);
     }
 }
 
@@ -474,9 +475,8 @@ static uint64_t slot_hash(const struct records *records, const word *slot)
 {
     uint8_t bytes[SLOT_MOST];
     size_t key_bytes;
-    size_t value_bytes = slot_read(records, slot, bytes, &key_bytes);
+    (void)slot_read(records, slot, bytes, &key_bytes);
     const uint8_t *begin = bytes + (records->key_size == 0 ? SIZES : 0);
-    (void)value_bytes; /* it was written whole */
     return hash_of(slice_of(begin, key_bytes));
 }
 
