@@ -162,6 +162,9 @@ struct pool_reading {
 PANDO_MUST_CHECK enum pando_status pool_read_co(struct pool_session *session,
                                                 struct pool_reading *reading);
 
+/* R22: whether a READ that was posted at that time of rt_coarse_ns, and is done, may be believed. */
+bool pool_recent(uint64_t posted_ns);
+
 /* Sends a list that may be repeated, until it was carried out. What was begun must be finished: if that
  * cannot be, in the time of pool_retry_co, this member gives itself up, and others finish it. OK or
  * UNKNOWN. */
@@ -180,7 +183,7 @@ PANDO_MUST_CHECK enum pando_status pool_persist_unlock_co(struct pool_session *s
 
 /* A slot for an intent, on the same node as what it protects. Slots are bounded: suspends until one
  * is free. The slot's header word is 0. */
-enum { POOL_INTENT_BYTES = 64 * 1024 };
+enum { POOL_INTENT_BYTES = 128 * 1024 }; /* three of the largest nodes, for a merge */
 PANDO_MUST_CHECK enum pando_status pool_intent_take_co(struct pool_session *session, uint16_t node,
                                                        fabric_address *slot);
 

@@ -24,7 +24,8 @@
 #include "pool/peer_fmt.h"
 #include "pool/pool_int.h"
 
-enum { PIECE_BYTES = 64 * 1024, HEADERS_PER_LIST = 128 };
+/* An intent is read whole. */
+enum { PIECE_BYTES = POOL_INTENT_BYTES, HEADERS_PER_LIST = 128 };
 
 struct recovery {
     struct pool_session *session;

@@ -35,6 +35,15 @@ enum pando_status pool_retry_co(struct pool *pool, struct pool_retry *retry)
     return PANDO_OK;
 }
 
+/* Memory is used again some time after it was freed: what was read long ago may be both. */
+bool pool_recent(uint64_t posted_ns)
+{
+    uint64_t now_ns = rt_coarse_ns();
+    if (now_ns == posted_ns) /* else the loop has turned since, and looked at the clock */
+        now_ns = rt_tick_ns() + RT_TICK_NS;
+    return now_ns < posted_ns + READ_OLD_NS;
+}
+
 enum pando_status pool_read_co(struct pool_session *session, struct pool_reading *reading)
 {
     unsigned again = reading->tries == 0 ? 0 : reading->tries - 1;
@@ -49,12 +58,7 @@ enum pando_status pool_read_co(struct pool_session *session, struct pool_reading
     uint64_t posted_ns = rt_coarse_ns(); /* not later than the truth */
     enum pando_status status =
         pool_submit_co(session, fabric_address_node(reading->address), &read, 1);
-    /* Memory is used again some time after it was freed: what was read long ago may be both. If the loop
-     * has turned since, it looked at the clock after this was done. */
-    uint64_t done_ns = rt_coarse_ns();
-    if (done_ns == posted_ns)
-        done_ns = rt_tick_ns() + RT_TICK_NS;
-    reading->recent = done_ns < posted_ns + READ_OLD_NS;
+    reading->recent = pool_recent(posted_ns);
     return status == PANDO_RANGE ? PANDO_STALE : status;
 }
 

@@ -328,6 +328,9 @@ static enum outcome try_co(struct dex *self, const struct dex_target *target,
     return outcome;
 }
 
+_Static_assert(3 * (PAGE_BYTES_MAX + 64) + 64 <= POOL_INTENT_BYTES,
+               "any three pages fit an intent");
+
 void dex_merge_co(struct dex *self, struct slice key, uint8_t level)
 {
     enum { TRIES_MAX = 16 };
@@ -335,7 +338,7 @@ void dex_merge_co(struct dex *self, struct slice key, uint8_t level)
     struct dex_target target = {.key = key, .level = level, .keep = true};
     struct frame_pause pause = {0};
 
-    if (!table->on.merge || 3 * (table->layout.page_bytes + 64u) + 64u > POOL_INTENT_BYTES)
+    if (!table->on.merge)
         return;
     struct dex_scratch *scratch = dex_scratch_take(self);
     for (int tries = 0; tries < TRIES_MAX; tries++) {

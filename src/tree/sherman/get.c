@@ -5,10 +5,6 @@
 
 #include "tree/sherman/sherman_int.h"
 
-enum { TORN_MAX = 64 };
-
-static const uint64_t TORN_PAUSE_NS = RT_NS_PER_US;
-
 static enum pando_status copy_value_co(struct sherman *self, const struct node_entry *entry,
                                        void *value, size_t capacity, size_t *size)
 {
@@ -24,13 +20,6 @@ static enum pando_status copy_value_co(struct sherman *self, const struct node_e
     return PANDO_OK;
 }
 
-static struct engine_change keep(void *context, const struct slice *old)
-{
-    (void)context;
-    (void)old;
-    return (struct engine_change){.what = ENGINE_KEEP};
-}
-
 enum pando_status sherman_get_co(struct engine *engine, struct slice key, void *value,
                                  size_t capacity, size_t *size)
 {
@@ -38,10 +27,11 @@ enum pando_status sherman_get_co(struct engine *engine, struct slice key, void *
     struct sherman_table *table = self->table;
     struct sherman_target target = {.key = key};
     struct scratch *scratch = scratch_take(self);
-    enum pando_status status = PANDO_STALE;
+    unsigned looks = 0;
+    enum pando_status status;
 
     rt_charge(RT_COST_OPERATION);
-    for (int torn = 0; torn < TORN_MAX; torn++) {
+    do {
         struct node_header header;
         struct leaf_slot slot;
         status = sherman_find_co(self, &target, scratch->node, &header);
@@ -58,20 +48,8 @@ enum pando_status sherman_get_co(struct engine *engine, struct slice key, void *
                 break;
             /* The blob was freed between the two READs: the pair has another value now. */
         }
-        status = PANDO_TIMEOUT;
-        sherman_count(&table->rereads);
-        if (torn == TORN_MAX / 2) {
-            /* R19: still torn. Under the leaf's lock it is repaired, or its writer is waited for.
-             * */
-            enum pando_status repaired = sherman_modify_co(engine, key, ENGINE_BLIND, keep, NULL);
-            if (repaired != PANDO_OK) {
-                status = repaired;
-                break;
-            }
-        } else if (torn > 0) {
-            rt_sleep_co(TORN_PAUSE_NS << (torn < 6 ? torn : 6));
-        }
-    }
+        status = sherman_torn_co(self, key, &looks);
+    } while (status == PANDO_OK);
     scratch_give(self, scratch);
     return status;
 }

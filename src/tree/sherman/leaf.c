@@ -24,8 +24,8 @@ struct change {
     struct sherman_lock lock;
     struct node_header header;
     struct slice key;
-    unsigned how; /* ENGINE_BLIND, ENGINE_ANYWHERE */
-    engine_modify_fn fn;
+    unsigned how;        /* ENGINE_BLIND, ENGINE_ANYWHERE */
+    engine_modify_fn fn; /* NULL: see sherman_torn_co */
     void *context;
     enum leaf_find found;
     struct leaf_slot slot;
@@ -416,10 +416,22 @@ static enum pando_status repair_co(struct change *change)
     return status == PANDO_OK ? PANDO_AGAIN : status;
 }
 
+/* Nothing is wanted but that the leaf is whole. */
+static enum pando_status mend_co(struct change *change)
+{
+    uint32_t count;
+    if (!leaf_entries(&change->self->table->layout, &change->header, change->scratch->node,
+                      change->scratch->entries, &count))
+        return repair_co(change);
+    return sherman_unlock_co(change->self, &change->lock);
+}
+
 /* With the leaf locked and read. AGAIN: start over. */
 static enum pando_status locked_co(struct change *change)
 {
     struct sherman *self = change->self;
+    if (change->fn == NULL)
+        return mend_co(change);
     change->found = leaf_find(&self->table->layout, &change->header, change->scratch->node,
                               change->key, &change->slot);
     if (change->found == LEAF_TORN)
@@ -512,4 +524,19 @@ enum pando_status sherman_modify_co(struct engine *engine, struct slice key, uns
     }
     scratch_give(self, scratch);
     return status;
+}
+
+enum pando_status sherman_torn_co(struct sherman *self, struct slice key, unsigned *looks)
+{
+    enum { LOOKS_MAX = 64, DOUBLINGS = 6 };
+    unsigned look = (*looks)++;
+
+    sherman_count(&self->table->rereads);
+    if (look == LOOKS_MAX)
+        return PANDO_TIMEOUT;
+    if (look == LOOKS_MAX / 2)
+        return sherman_modify_co(&self->base, key, 0, NULL, NULL);
+    if (look > 0)
+        rt_sleep_co(RT_NS_PER_US << (look < DOUBLINGS ? look : DOUBLINGS));
+    return PANDO_OK;
 }

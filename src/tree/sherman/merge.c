@@ -220,6 +220,8 @@ static enum pando_status write_image_co(struct merge *merge, fabric_address addr
     return sherman_write_co(merge->self, fabric_address_node(address), &write, 1);
 }
 
+_Static_assert(3 * (NODE_BYTES_MAX + 64) + 64 <= POOL_INTENT_BYTES, "any three nodes fit");
+
 static uint32_t build_intent(struct merge *merge, fabric_address slot)
 {
     struct sherman *self = merge->self;

@@ -8,7 +8,7 @@
 #include "base/assert.h"
 #include "tree/sherman/sherman_int.h"
 
-enum { AHEAD_MAX = 16, TORN_MAX = 64 };
+enum { AHEAD_MAX = 16 };
 
 struct scan {
     struct sherman *self;
@@ -153,6 +153,7 @@ static enum pando_status take_ahead_co(struct scan *scan, uint8_t *room, uint32_
         return PANDO_OK;
     leaves[0] = hit.child;
     uint32_t count = 1 + index_cache_next_leaves(self->table->cache, here, leaves + 1, most - 1);
+    uint64_t posted_ns = rt_coarse_ns();
     for (uint32_t i = 0; i < count; i++) {
         struct fabric_endpoint *endpoint =
             pool_endpoint(self->base.session, fabric_address_node(leaves[i]));
@@ -168,7 +169,9 @@ static enum pando_status take_ahead_co(struct scan *scan, uint8_t *room, uint32_
     for (uint32_t i = 0; i < count && status == PANDO_OK && !scan->over; i++) {
         struct node_header header;
         const uint8_t *leaf = room + (size_t)i * bytes;
-        if (!node_header_read(&self->table->layout, leaves[i], leaf, &header) || header.dead ||
+        /* The one before it may have had blobs to wait for. */
+        if (!pool_recent(posted_ns) ||
+            !node_header_read(&self->table->layout, leaves[i], leaf, &header) || header.dead ||
             header.level != 0 || !node_covers(&header, cursor_of(scan)))
             return PANDO_OK; /* resumed at the cursor */
         status = take_forward_co(scan, &header, leaf);
@@ -199,7 +202,7 @@ static enum pando_status forward_co(struct scan *scan)
     struct sherman *self = scan->self;
     uint8_t *room = malloc((size_t)AHEAD_MAX * self->table->layout.node_bytes);
     enum pando_status status = room == NULL ? PANDO_NO_MEMORY : PANDO_OK;
-    int torn = 0;
+    unsigned looks = 0;
 
     while (status == PANDO_OK && !scan->over) {
         struct node_header header;
@@ -219,12 +222,10 @@ static enum pando_status forward_co(struct scan *scan)
         if (status != PANDO_OK)
             break;
         status = take_forward_co(scan, &header, scan->scratch->node);
-        if (status == PANDO_AGAIN) {
-            status = ++torn > TORN_MAX ? PANDO_TIMEOUT : PANDO_OK;
-            rt_sleep_co(RT_NS_PER_US << (torn < 6 ? torn : 6));
-        } else {
-            torn = 0;
-        }
+        if (status == PANDO_AGAIN)
+            status = sherman_torn_co(self, header.low, &looks);
+        else
+            looks = 0;
     }
     free(room);
     return status;
@@ -266,7 +267,7 @@ static enum pando_status backward_co(struct scan *scan)
     static const uint8_t highest[ENGINE_KEY_MAX + 1] = {[0 ... ENGINE_KEY_MAX] = 0xff};
     struct sherman *self = scan->self;
     enum pando_status status = PANDO_OK;
-    int torn = 0;
+    unsigned looks = 0;
 
     while (status == PANDO_OK && !scan->over) {
         struct node_header header;
@@ -282,12 +283,10 @@ static enum pando_status backward_co(struct scan *scan)
         if (status != PANDO_OK)
             break;
         status = take_backward_co(scan, &header, scan->scratch->node);
-        if (status == PANDO_AGAIN) {
-            status = ++torn > TORN_MAX ? PANDO_TIMEOUT : PANDO_OK;
-            rt_sleep_co(RT_NS_PER_US << (torn < 6 ? torn : 6));
-        } else {
-            torn = 0;
-        }
+        if (status == PANDO_AGAIN)
+            status = sherman_torn_co(self, header.low, &looks);
+        else
+            looks = 0;
     }
     return status;
 }

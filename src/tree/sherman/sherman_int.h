@@ -156,6 +156,12 @@ static inline enum pando_status sherman_unlock_co(struct sherman *self, struct s
 enum pando_status sherman_modify_co(struct engine *engine, struct slice key, unsigned how,
                                     engine_modify_fn fn, void *context);
 
+/* R19: before another look at a leaf that was torn, or had a blob that is gone. The second look is at
+ * once, later ones after pauses; half-way the leaf that covers the key is made whole under its lock, or
+ * its writer waited for. TIMEOUT after the last. */
+PANDO_MUST_CHECK enum pando_status sherman_torn_co(struct sherman *self, struct slice key,
+                                                   unsigned *looks);
+
 /* ---- split.c --------------------------------------------------------------------------------- */
 
 /* Replaces a locked leaf's pairs by these sorted ones: in place if they fit, in two leaves
