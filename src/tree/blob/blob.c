@@ -104,21 +104,21 @@ static struct cell_place place_of(struct pool_session *session, uint16_t table,
 static enum pando_status block_co(struct pool_session *session, uint16_t table, uint32_t bytes,
                                   struct head *head)
 {
-    struct pool_block block;
+    struct pool_block block = {0};
     struct pool_tenure tenure = {.state = POOL_BLOCK_LIVE,
                                  .kind = KIND_BLOB,
                                  .table = table,
                                  .holder = pool_identity(pool_session_pool(session))};
     enum pando_status status = pool_alloc_co(session, POOL_ANY_NODE, bytes, &block);
-    head->address = block.address;
+    head->address = status == PANDO_OK ? block.address : 0;
     head->version = block.version + 1;
     head->tenure = pool_tenure_pack(tenure);
     return status;
 }
 
 static enum pando_status write_segment_co(struct pool_session *session, uint16_t table,
-                                          const uint8_t *value, uint64_t size, uint64_t *address,
-                                          uint8_t *buffer)
+                                          const uint8_t *value, uint64_t size,
+                                          struct pool_block *segment, uint8_t *buffer)
 {
     struct head head = {0};
     enum pando_status status = block_co(session, table, SEGMENT_BYTES, &head);
@@ -126,15 +126,25 @@ static enum pando_status write_segment_co(struct pool_session *session, uint16_t
         return status;
     memcpy(buffer, &head, SEGMENT_HEAD);
     memcpy(buffer + SEGMENT_HEAD, value, size);
-    *address = head.address;
+    *segment = (struct pool_block){.address = head.address, .version = head.version};
     return write_pieces_co(session, head.address, buffer, SEGMENT_HEAD + size);
+}
+
+/* Of a blob that could not be written whole: nobody knows of them. */
+static void give_back_co(struct pool_session *session, const struct pool_block *block,
+                         uint32_t bytes)
+{
+    if (block->address == 0)
+        return;
+    enum pando_status status = pool_free_co(session, block, bytes, false);
+    (void)status; /* it is swept when this member is gone */
 }
 
 enum pando_status blob_write_co(struct pool_session *session, uint16_t table, struct slice value,
                                 fabric_address *blob)
 {
     struct head head = {.size = value.size, .crc = crc32c(0, value.data, value.size)};
-    uint64_t addresses[SEGMENTS_MAX];
+    struct pool_block segments[SEGMENTS_MAX] = {0};
     uint64_t bytes = head_size(value.size, &head.segments);
     uint8_t *buffer = malloc(head.segments > 0 ? SEGMENT_BYTES : bytes);
     enum pando_status status = buffer == NULL ? PANDO_NO_MEMORY : PANDO_OK;
@@ -142,7 +152,7 @@ enum pando_status blob_write_co(struct pool_session *session, uint16_t table, st
     for (uint32_t i = 0; i < head.segments && status == PANDO_OK; i++) {
         uint64_t done = (uint64_t)i * SEGMENT_VALUE;
         uint64_t size = value.size - done < SEGMENT_VALUE ? value.size - done : SEGMENT_VALUE;
-        status = write_segment_co(session, table, value.data + done, size, &addresses[i], buffer);
+        status = write_segment_co(session, table, value.data + done, size, &segments[i], buffer);
     }
     if (status == PANDO_OK)
         status = block_co(session, table, block_bytes_for(bytes), &head);
@@ -151,14 +161,20 @@ enum pando_status blob_write_co(struct pool_session *session, uint16_t table, st
         head.cell =
             cell_header(&place, (uint16_t)head.version, 0, &head.address, HEAD_BYTES - CELL_HEADER);
         memcpy(buffer, &head, HEAD_BYTES);
-        if (head.segments > 0)
-            memcpy(buffer + HEAD_BYTES, addresses, head.segments * sizeof(uint64_t));
-        else
+        for (uint32_t i = 0; i < head.segments; i++)
+            memcpy(buffer + HEAD_BYTES + (size_t)i * 8, &segments[i].address, 8);
+        if (head.segments == 0)
             memcpy(buffer + HEAD_BYTES, value.data, value.size);
         status = write_pieces_co(session, head.address, buffer, bytes);
-        *blob = head.address;
     }
     free(buffer);
+    *blob = status == PANDO_OK ? head.address : 0;
+    if (status != PANDO_OK) {
+        struct pool_block block = {.address = head.address, .version = head.version};
+        give_back_co(session, &block, block_bytes_for(bytes));
+        for (uint32_t i = 0; i < head.segments; i++)
+            give_back_co(session, &segments[i], SEGMENT_BYTES);
+    }
     return status;
 }
 

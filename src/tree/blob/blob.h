@@ -8,6 +8,7 @@
 #include "base/slice.h"
 #include "pool/pool.h"
 
+/* If it fails nothing is left of it, and *blob is 0. */
 PANDO_MUST_CHECK enum pando_status blob_write_co(struct pool_session *session, uint16_t table,
                                                  struct slice value, fabric_address *blob);
 

@@ -1,6 +1,7 @@
 /*
  * bulk.c - filling an empty table bottom-up: leaves from left to right, then one level after the
- * other. The root page is written last, so that a load that stops half-way changes nothing.
+ * other. The root page is written last, so that a load that fails half-way changes nothing: what it
+ * has written is given back.
  *
  * Pages of one subtree lie on one memory node. Small tables have small subtrees, so that they are
  * spread, too.
@@ -12,11 +13,13 @@
 #include "tree/dex/dex_int.h"
 #include "tree/row/row.h"
 #include "tree/row/row_writer.h"
+#include "tree/row/taken.h"
 
 struct bulk {
     struct dex *self;
     unsigned fill;
     struct row_writer writer;
+    struct taken taken;
 };
 
 /* ---- pages ----------------------------------------------------------------------------------- */
@@ -29,6 +32,13 @@ struct filling {
     uint8_t low[PAGE_KEY_ROOM];
     uint32_t limit; /* bytes of pairs that it shall have */
 };
+
+static enum pando_status block_co(struct bulk *bulk, uint16_t node, struct page_header *header)
+{
+    enum pando_status status = dex_alloc_co(bulk->self, node, header);
+    struct pool_block block = {.address = header->address, .version = header->version};
+    return status == PANDO_OK ? taken_node_co(&bulk->taken, block) : status;
+}
 
 /* Begins a page whose block is known. */
 static void filling_begin(struct bulk *bulk, struct filling *filling, struct slice low)
@@ -89,7 +99,7 @@ static enum pando_status filling_open_co(struct bulk *bulk, struct filling *fill
     };
     if (filling->pairs == NULL)
         return PANDO_NO_MEMORY;
-    enum pando_status status = dex_alloc_co(bulk->self, node, &filling->header);
+    enum pando_status status = block_co(bulk, node, &filling->header);
     if (status == PANDO_OK)
         filling_begin(bulk, filling, slice_of(NULL, 0));
     return status;
@@ -100,7 +110,7 @@ static enum pando_status filling_turn_co(struct bulk *bulk, struct filling *fill
                                          struct row *row, struct slice key, uint16_t node)
 {
     struct page_header following = {.level = filling->header.level};
-    enum pando_status status = dex_alloc_co(bulk->self, node, &following);
+    enum pando_status status = block_co(bulk, node, &following);
     if (status == PANDO_OK)
         status = filling_end_co(bulk, filling, row, &key, following.address);
     filling->header = following;
@@ -152,7 +162,7 @@ static enum pando_status pair_value_co(struct bulk *bulk, struct page_pair *pair
         blob_write_co(bulk->self->base.session, table->id, pair->value, blob);
     pair->value = slice_of(blob, sizeof(*blob));
     pair->blob = true;
-    return status;
+    return status == PANDO_OK ? taken_blob_co(&bulk->taken, *blob) : status;
 }
 
 static bool key_follows(const struct engine_shape *shape, const struct slice *last,
@@ -219,8 +229,8 @@ static enum pando_status level_co(struct bulk *bulk, const struct row *below, ui
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* The root gets what the top level's only page has; that page goes. */
-static enum pando_status finish_root_co(struct bulk *bulk, fabric_address top)
+/* The root gets what the top level's only page has; that page goes. *placed: others know of it, or may. */
+static enum pando_status finish_root_co(struct bulk *bulk, fabric_address top, bool *placed)
 {
     struct dex *self = bulk->self;
     struct dex_table *table = self->table;
@@ -235,6 +245,7 @@ static enum pando_status finish_root_co(struct bulk *bulk, fabric_address top)
         page_set_version(scratch->image,
                          page_version(frame_bytes(&table->frames, table->root_frame)) + 1);
         struct dex_change change = {.images = {scratch->image}, .count = 1};
+        *placed = true;
         status = dex_change_co(self, scratch, &change);
     }
     if (status == PANDO_OK) {
@@ -272,9 +283,14 @@ enum pando_status dex_bulk_load_co(struct engine *engine, engine_feed_fn next, v
                                    unsigned fill)
 {
     struct dex *self = dex_of(engine);
-    struct bulk bulk = {.self = self, .fill = fill};
+    struct bulk bulk = {.self = self,
+                        .fill = fill,
+                        .taken = {.session = self->base.session,
+                                  .table = self->table->id,
+                                  .node_bytes = self->table->layout.page_bytes}};
     struct row rows[2] = {0};
     unsigned level = 0;
+    bool placed = false;
 
     enum pando_status status = check_empty_co(self);
     if (status != PANDO_OK)
@@ -292,9 +308,12 @@ enum pando_status dex_bulk_load_co(struct engine *engine, engine_feed_fn next, v
     if (status == PANDO_OK)
         status = written;
     if (status == PANDO_OK)
-        status = finish_root_co(&bulk, rows[level % 2].nodes[0].address);
+        status = finish_root_co(&bulk, rows[level % 2].nodes[0].address, &placed);
+    if (status != PANDO_OK && !placed)
+        taken_give_back_co(&bulk.taken);
     row_free(&rows[0]);
     row_free(&rows[1]);
     row_writer_fini(&bulk.writer);
+    taken_free(&bulk.taken);
     return status;
 }

@@ -1,6 +1,7 @@
 /*
  * bulk.c - filling an empty table bottom-up: leaves from left to right, then one level after the
- * other. The root pointer is swapped last, so that a load that stops half-way changes nothing.
+ * other. The root pointer is swapped last, so that a load that fails half-way changes
+ * nothing: what it has written is given back.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "base/assert.h"
 #include "tree/row/row.h"
 #include "tree/row/row_writer.h"
+#include "tree/row/taken.h"
 #include "tree/sherman/sherman_int.h"
 
 struct bulk {
@@ -15,12 +17,17 @@ struct bulk {
     struct scratch *scratch;
     unsigned fill;
     struct row_writer writer;
+    struct taken taken;
 };
 
 static enum pando_status block_co(struct bulk *bulk, struct pool_block *block)
 {
-    return pool_alloc_co(bulk->self->base.session, POOL_ANY_NODE,
-                         bulk->self->table->layout.node_bytes, block);
+    enum pando_status status = pool_alloc_co(bulk->self->base.session, POOL_ANY_NODE,
+                                             bulk->self->table->layout.node_bytes, block);
+    if (status != PANDO_OK)
+        return status;
+    return taken_node_co(&bulk->taken, (struct pool_block){.address = block->address,
+                                                           .version = block->version + 1});
 }
 
 /* ---- leaves ---------------------------------------------------------------------------------- */
@@ -81,9 +88,10 @@ static enum pando_status leaf_flush_co(struct bulk *bulk, struct filling *fillin
     return bulk->writer.status;
 }
 
-static enum pando_status make_entry_co(struct sherman *self, struct slice key, struct slice value,
+static enum pando_status make_entry_co(struct bulk *bulk, struct slice key, struct slice value,
                                        uint64_t *blob, struct node_entry *entry)
 {
+    struct sherman *self = bulk->self;
     const struct engine_shape *shape = &self->table->base.shape;
     *entry = (struct node_entry){.key = key, .value = value};
     if (key.size > shape->key_max || (shape->key_size != 0 && key.size != shape->key_size) ||
@@ -95,7 +103,7 @@ static enum pando_status make_entry_co(struct sherman *self, struct slice key, s
     enum pando_status status = blob_write_co(self->base.session, self->table->id, value, blob);
     entry->value = slice_of(blob, sizeof(*blob));
     entry->flags = NODE_FLAG_BLOB;
-    return status;
+    return status == PANDO_OK ? taken_blob_co(&bulk->taken, *blob) : status;
 }
 
 static enum pando_status load_leaves_co(struct bulk *bulk, struct filling *filling,
@@ -115,7 +123,7 @@ static enum pando_status load_leaves_co(struct bulk *bulk, struct filling *filli
     while (status == PANDO_OK && next(context, &key, &value)) {
         struct node_entry entry;
         uint64_t blob;
-        status = make_entry_co(self, key, value, &blob, &entry);
+        status = make_entry_co(bulk, key, value, &blob, &entry);
         if (status != PANDO_OK)
             break;
         if (filling->count > 0 && slice_compare(filling->entries[filling->count - 1].key, key) >= 0)
@@ -187,14 +195,15 @@ static enum pando_status load_level_co(struct bulk *bulk, const struct row *belo
     return status;
 }
 
-/* The old root was an empty leaf; nobody needs it. */
+/* The old root was an empty leaf; nobody needs it. *placed: the new one is known to others, or may be. */
 static enum pando_status swap_root_co(struct sherman *self, const struct node_header *old,
-                                      fabric_address root)
+                                      fabric_address root, bool *placed)
 {
     struct sherman_table *table = self->table;
-    uint64_t found;
+    uint64_t found = 0;
     enum pando_status status =
         pool_root_swap_co(self->base.session, table->slot, old->address, root, &found);
+    *placed = status != PANDO_STALE || found == root;
     if (status != PANDO_OK)
         return status == PANDO_STALE ? PANDO_EXISTS : status;
     atomic_store_explicit(&table->root, root, memory_order_release);
@@ -226,6 +235,7 @@ static enum pando_status load_co(struct bulk *bulk, engine_feed_fn next, void *c
     struct node_header old;
     struct filling filling = {.entries = bulk->scratch->entries};
     uint8_t level = 0;
+    bool placed = false;
     enum pando_status status = empty_root_co(self, bulk->scratch, &old);
 
     filling.bytes = malloc(2 * (size_t)self->table->layout.node_bytes);
@@ -241,8 +251,10 @@ static enum pando_status load_co(struct bulk *bulk, engine_feed_fn next, void *c
     enum pando_status written = row_writer_finish_co(&bulk->writer);
     if (status == PANDO_OK)
         status = written;
-    if (status == PANDO_OK && rows[level % 2].count == 1)
-        status = swap_root_co(self, &old, rows[level % 2].nodes[0].address);
+    if (status == PANDO_OK)
+        status = swap_root_co(self, &old, rows[level % 2].nodes[0].address, &placed);
+    if (status != PANDO_OK && !placed)
+        taken_give_back_co(&bulk->taken);
     free(filling.bytes);
     row_free(&rows[0]);
     row_free(&rows[1]);
@@ -260,12 +272,16 @@ enum pando_status sherman_bulk_load_co(struct engine *engine, engine_feed_fn nex
         return PANDO_NO_MEMORY;
     bulk->self = self;
     bulk->fill = fill;
+    bulk->taken = (struct taken){.session = self->base.session,
+                                 .table = self->table->id,
+                                 .node_bytes = self->table->layout.node_bytes};
     bulk->scratch = scratch_take(self);
     enum pando_status status =
         row_writer_init(&bulk->writer, self->base.session, self->table->layout.node_bytes);
     if (status == PANDO_OK)
         status = load_co(bulk, next, context);
     row_writer_fini(&bulk->writer);
+    taken_free(&bulk->taken);
     scratch_give(self, bulk->scratch);
     free(bulk);
     return status;
