@@ -109,6 +109,7 @@ struct check_actor {
     uint32_t number; /* for people */
     struct fabric *fabric;
     struct engine *engine;
+    bool alone; /* everybody else is gone, and what they left behind mended: nothing may fail */
 };
 
 /* One at random; false when this client can do no more. */

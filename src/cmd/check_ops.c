@@ -127,10 +127,11 @@ static bool outcome_of(struct check_actor *actor, const struct history_op *op,
         *out = HISTORY_DONE;
     else if (refused)
         *out = HISTORY_REFUSED;
-    else if (status == PANDO_FULL || status == PANDO_AGAIN || status == PANDO_NO_MEMORY)
+    else if (!actor->alone &&
+             (status == PANDO_FULL || status == PANDO_AGAIN || status == PANDO_NO_MEMORY))
         return false;
-    else if (status != PANDO_UNKNOWN && status != PANDO_BROKEN && status != PANDO_TIMEOUT &&
-             status != PANDO_FENCED && !gone)
+    else if (actor->alone || (status != PANDO_UNKNOWN && status != PANDO_BROKEN &&
+                              status != PANDO_TIMEOUT && status != PANDO_FENCED && !gone))
         check_violate(cluster, "client %" PRIu32 ": an operation on key %" PRIu32 " returned '%s'",
                       actor->number, op->key, pando_status_text(status));
     return true;
