@@ -83,7 +83,6 @@ void dex_frame_free(struct dex *self, uint32_t index)
 void dex_evict(struct dex *self, uint32_t index)
 {
     pando_assert(!frame_at(&self->table->frames, index)->dirty);
-    dex_count(&self->table->stats.evictions);
     frame_remove(&self->table->frames, index);
     dex_frame_free(self, index);
 }

@@ -41,8 +41,8 @@ struct dex_switches {
 };
 
 struct dex_stats {
-    _Atomic uint64_t misses, rereads, splits, merges, repairs, write_backs, evictions, forwarded,
-        checkpoints, log_waits, served, offloaded, takeovers, given, waits;
+    _Atomic uint64_t misses, rereads, splits, merges, repairs, forwarded, checkpoints, log_waits,
+        offloaded, takeovers, given, waits;
 };
 
 /* How long READs of a memory node, calls with a barrier and calls without one took lately. */

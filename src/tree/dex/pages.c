@@ -130,7 +130,6 @@ enum pando_status dex_write_back_co(struct dex *self, uint32_t index)
     if (status == PANDO_OK) {
         frame->dirty = false;
         frame->first = 0;
-        dex_count(&table->stats.write_backs);
     }
     dex_scratch_give(self, scratch);
     return status;

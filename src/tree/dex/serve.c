@@ -210,7 +210,6 @@ static enum pando_status answer_co(void *context, struct pool_session *session,
     if (self == NULL)
         return PANDO_NO_MEMORY;
     request->reply_size = 0;
-    dex_count(&table->stats.served);
     struct dex_scratch *scratch = dex_scratch_take(self);
     switch (request->method) {
     case DEX_CALL_GET:
