@@ -68,6 +68,8 @@ void dex_lend_missed(struct dex_table *table, uint16_t node, uint8_t level, bool
 {
     struct dex_lend *lend = &table->lend;
 
+    if (table->records.most == 0)
+        return; /* none can be lent, whatever this tells */
     if (level > 0)
         count_up(&lend->lost, pushed ? call_cost(&table->costs[node % DEX_COST_NODES]) : READ_COST);
     if (level > 0 && !pushed)
@@ -90,6 +92,8 @@ void dex_lend_co(struct dex *self, const struct records_ticket *ticket)
     bool fresh = atomic_load_explicit(&table->fresh, memory_order_relaxed) < table->frames.count;
     uint32_t index;
 
+    if (table->records.most == 0)
+        return;
     if (!ticket->room)
         (void)count_up(&table->lend.crowded, 1);
     if (atomic_load_explicit(&table->lend.budget, memory_order_relaxed) <= 0 ||
