@@ -1,13 +1,15 @@
 #include "tree/dex/visible.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "lib/check.h"
 
 static struct visible *new_visible(void)
 {
-    struct visible *visible = calloc(1, sizeof(*visible));
+    struct visible *visible = aligned_alloc(alignof(struct visible), sizeof(*visible));
     CHECK(visible != NULL);
+    memset(visible, 0, sizeof(*visible));
     return visible;
 }
 

@@ -4,6 +4,7 @@
 #ifndef TREE_DEX_DEX_INT_H
 #define TREE_DEX_DEX_INT_H
 
+#include <stdalign.h>
 #include <stdatomic.h>
 
 #include "base/list.h"
@@ -45,10 +46,15 @@ struct dex_stats {
         offloaded, takeovers, given, waits;
 };
 
-/* How long READs of a memory node, calls with a barrier and calls without one took lately. */
+/* A thread that writes takes the line from all others. */
+enum { DEX_LINE_BYTES = 64 };
+
+/* How long READs of a memory node, calls with a barrier and calls without one took lately. Each node's is
+ * written with every READ of it. */
 enum { DEX_COST_NODES = 64 };
 struct dex_cost {
-    _Atomic uint64_t read_ns, call_ns, plain_ns;
+    alignas(DEX_LINE_BYTES) _Atomic uint64_t read_ns;
+    _Atomic uint64_t call_ns, plain_ns;
 };
 
 /* What missed the cache lately, and what follows from it: lend.c. */
@@ -60,6 +66,9 @@ struct dex_lend {
     _Atomic int budget; /* frames that may be lent until the next judgement; below 0, taken back */
 };
 
+/* Every operation reads what comes first, also one that finds everything in the cache; that changes seldom. What
+ * misses and the background write has lines of its own: else a miss would make the hits of all other threads
+ * wait for memory. */
 struct dex_table {
     struct engine_table base;
     struct pool *pool;
@@ -68,40 +77,44 @@ struct dex_table {
     struct page_layout layout;
     uint32_t inline_max; /* longer values are blobs */
     struct dex_switches on;
-    struct dex_stats stats;
-
-    struct dex_cost costs[DEX_COST_NODES];
-    struct visible visible;
-
-    struct frames frames;
-    struct cooling cooling;
-    struct records records;
-    struct dex_lend lend;
     uint32_t root_frame;
     fabric_address root;
-    _Atomic uint32_t fresh; /* frames that were never used begin here */
-    struct rt_latch free_latch;
-    _Atomic uint32_t orphans; /* frames that are: no memory node is to go through such pages */
-    uint32_t free_list, free_count; /* frames that no thread has, linked by `next` */
+    struct frames frames;
+    struct records records;
+    struct dex_log *log; /* of this process; made with the first ownership */
 
     /* Who owns what. Operations count themselves in under the parity of the generation they began in
      * (dex_enter), so that a change waits for those that know only the former map. */
     _Atomic(struct map *) map;
     _Atomic uint32_t generation;
-    struct rt_latch handles_latch;
-    struct list handles;        /* struct dex */
-    uint64_t operations_before; /* of handles that are gone */
-    struct dex_log *log;        /* of this process; made with the first ownership */
-    atomic_bool changing;       /* one change of ownership at a time */
-    atomic_bool checkpointing;  /* one at a time, too */
+    atomic_bool changing;      /* one change of ownership at a time */
+    atomic_bool checkpointing; /* one at a time, too */
     atomic_bool checkpoint_failed;
     atomic_bool doubt; /* an owner could not be reached: the map may be old */
+    atomic_bool closing;
 
-    _Atomic uint64_t load; /* operations in the last lease, as the keeper counted */
+    /* Read by misses; written while the cache fills, and when pages are split. */
+    alignas(DEX_LINE_BYTES) _Atomic uint32_t fresh; /* frames that were never used begin here */
+    _Atomic uint32_t orphans; /* frames that are: no memory node is to go through such pages */
+    struct cooling cooling;
+
+    /* Written by misses. */
+    alignas(DEX_LINE_BYTES) struct rt_latch free_latch;
+    uint32_t free_list, free_count; /* frames that no thread has, linked by `next` */
+    alignas(DEX_LINE_BYTES) struct dex_stats stats;
+    alignas(DEX_LINE_BYTES) struct dex_lend lend;
+    struct dex_cost costs[DEX_COST_NODES];
+    struct visible visible;
+
+    /* Written by calls that are answered. */
+    alignas(DEX_LINE_BYTES) struct rt_latch handles_latch;
+    struct list handles;        /* struct dex */
+    uint64_t operations_before; /* of handles that are gone */
 
     /* The background task, on the loop that opened the table. */
-    struct dex *keeper;
-    atomic_bool closing, keeper_done;
+    alignas(DEX_LINE_BYTES) struct dex *keeper;
+    _Atomic uint64_t load; /* operations in the last lease, as it counted */
+    atomic_bool keeper_done;
     bool keeper_started;
     bool retired;              /* nothing of it in the pool is ours to touch */
     bool looked;               /* for orphans, at least once */

@@ -3,6 +3,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/assert.h"
 #include "base/log.h"
@@ -365,9 +366,10 @@ static enum pando_status open_co(struct pool_session *session, const char *name,
                                  const struct engine_config *config, struct engine_table **out,
                                  char *error, size_t error_bytes)
 {
-    struct dex_table *table = calloc(1, sizeof(*table));
+    struct dex_table *table = aligned_alloc(alignof(struct dex_table), sizeof(*table));
     if (table == NULL)
         return PANDO_NO_MEMORY;
+    memset(table, 0, sizeof(*table));
     table->base.ops = &dex_engine;
     table->pool = pool_session_pool(session);
     table->free_list = FRAME_NONE;

@@ -13,6 +13,7 @@
 #ifndef TREE_DEX_VISIBLE_H
 #define TREE_DEX_VISIBLE_H
 
+#include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -22,8 +23,10 @@ enum { VISIBLE_NODES = 64, VISIBLE_STAMPS = 1 << 14 };
 
 struct visible {
     struct visible_node {
-        _Atomic uint64_t begun, ended; /* numbers of barriers; 0: none yet */
-        _Atomic uint64_t floor;        /* the stamp that every page has at least */
+        /* Numbers of barriers; 0: none yet. A line for each node: every barrier writes there. */
+        alignas(64) _Atomic uint64_t begun;
+        _Atomic uint64_t ended;
+        _Atomic uint64_t floor; /* the stamp that every page has at least */
         _Atomic uint64_t due_ns;
     } nodes[VISIBLE_NODES];
     _Atomic uint64_t stamps[VISIBLE_STAMPS];
