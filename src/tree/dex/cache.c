@@ -27,19 +27,45 @@ static uint32_t free_most(const struct dex_table *table)
     return share < FREE_FRAMES_MAX ? share : FREE_FRAMES_MAX;
 }
 
-/* Frames in nobody's hands: returned ones, then some that were never used. */
+static uint32_t listed(const struct dex_table *table)
+{
+    return atomic_load_explicit(&table->free_count, memory_order_relaxed);
+}
+
+/* Under the latch: no need of an atomic addition. */
+static void count_listed(struct dex_table *table, int by)
+{
+    atomic_store_explicit(&table->free_count, listed(table) + (uint32_t)by, memory_order_relaxed);
+}
+
+static void list_push(struct dex_table *table, uint32_t index)
+{
+    frame_at(&table->frames, index)->next = table->free_list;
+    table->free_list = index;
+    count_listed(table, 1);
+}
+
+static uint32_t list_pop(struct dex_table *table)
+{
+    uint32_t index = table->free_list;
+    table->free_list = frame_at(&table->frames, index)->next;
+    count_listed(table, -1);
+    return index;
+}
+
+/* Frames in nobody's hands: returned ones, then some that were never used. When the cache is full there are none,
+ * and each miss asks: it sees so without the latch. One that comes just then is found by the next. */
 static void free_refill(struct dex *self)
 {
     struct dex_table *table = self->table;
     uint32_t most = free_most(table) / 2 + 1;
 
+    if (listed(table) == 0 &&
+        atomic_load_explicit(&table->fresh, memory_order_relaxed) >= table->frames.count)
+        return;
     rt_latch_lock(&table->free_latch);
-    while (table->free_count > 0 && self->free_count < most) {
-        uint32_t frame = table->free_list;
-        table->free_list = frame_at(&table->frames, frame)->next;
-        table->free_count--;
-        self->free_frames[self->free_count++] = frame;
-    }
+    while (listed(table) > 0 && self->free_count < most)
+        self->free_frames[self->free_count++] = list_pop(table);
     while (self->free_count < most && atomic_load(&table->fresh) < table->frames.count)
         self->free_frames[self->free_count++] = atomic_fetch_add(&table->fresh, 1);
     rt_latch_unlock(&table->free_latch);
@@ -53,10 +79,33 @@ static void free_push(struct dex *self, uint32_t index)
         return;
     }
     rt_latch_lock(&table->free_latch);
-    frame_at(&table->frames, index)->next = table->free_list;
-    table->free_list = index;
-    table->free_count++;
+    list_push(table, index);
     rt_latch_unlock(&table->free_latch);
+}
+
+void dex_frames_leave(struct dex *self)
+{
+    struct dex_table *table = self->table;
+    rt_latch_lock(&table->free_latch);
+    while (self->free_count > 0)
+        list_push(table, self->free_frames[--self->free_count]);
+    rt_latch_unlock(&table->free_latch);
+}
+
+bool dex_frames_whole(const struct dex_table *table)
+{
+    const struct frames *frames = &table->frames;
+    uint32_t fresh = atomic_load(&table->fresh), found = 0, free = 0;
+    bool sound = true;
+
+    /* One that was listed twice would make the list endless. */
+    for (uint32_t i = table->free_list; i != FRAME_NONE && found <= listed(table); found++) {
+        sound = sound && atomic_load(&frame_at(frames, i)->state) == FRAME_FREE;
+        i = frame_at(frames, i)->next;
+    }
+    for (uint32_t i = 0; i < fresh; i++)
+        free += atomic_load(&frame_at(frames, i)->state) == FRAME_FREE;
+    return sound && found == listed(table) && free == found + records_lent(&table->records);
 }
 
 void dex_not_orphan(struct dex_table *table, uint32_t index)

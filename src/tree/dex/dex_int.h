@@ -100,7 +100,8 @@ struct dex_table {
 
     /* Written by misses. */
     alignas(DEX_LINE_BYTES) struct rt_latch free_latch;
-    uint32_t free_list, free_count; /* frames that no thread has, linked by `next` */
+    uint32_t free_list;          /* frames that no thread has, linked by `next` */
+    _Atomic uint32_t free_count; /* of these; changed under the latch */
     alignas(DEX_LINE_BYTES) struct dex_stats stats;
     alignas(DEX_LINE_BYTES) struct dex_lend lend;
     struct dex_cost costs[DEX_COST_NODES];
@@ -265,6 +266,12 @@ PANDO_MUST_CHECK enum pando_status dex_frame_co(struct dex *self, uint32_t *fram
 
 /* Gives back one that is in nobody's way any more: not in the mapping; its latch is held. */
 void dex_frame_free(struct dex *self, uint32_t frame);
+
+/* The handle's own free frames are for others from now on. */
+void dex_frames_leave(struct dex *self);
+
+/* For tests, when no handle is left: whether each free frame is in the list once, or lent. */
+bool dex_frames_whole(const struct dex_table *table);
 
 /* It has a parent again, or goes; its latch is held. */
 void dex_not_orphan(struct dex_table *table, uint32_t frame);

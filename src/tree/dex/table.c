@@ -212,14 +212,7 @@ void dex_handle_destroy(struct dex *self)
     list_remove(&self->link);
     table->operations_before += atomic_load(&self->operations);
     rt_latch_unlock(&table->handles_latch);
-    rt_latch_lock(&table->free_latch);
-    while (self->free_count > 0) {
-        uint32_t frame = self->free_frames[--self->free_count];
-        frame_at(&table->frames, frame)->next = table->free_list;
-        table->free_list = frame;
-        table->free_count++;
-    }
-    rt_latch_unlock(&table->free_latch);
+    dex_frames_leave(self);
     while (self->free_scratch != NULL) {
         struct dex_scratch *scratch = self->free_scratch;
         self->free_scratch = scratch->next;
@@ -355,6 +348,7 @@ static void table_free(struct dex_table *table)
 {
     if (table->keeper != NULL)
         dex_handle_destroy(table->keeper);
+    pando_dassert(dex_frames_whole(table));
     frames_destroy(&table->frames);
     cooling_destroy(&table->cooling);
     records_destroy(&table->records);
@@ -464,7 +458,7 @@ uint64_t dex_operations(struct dex_table *table)
 static void stats(const struct engine_table *base, struct engine_stats *out)
 {
     struct dex_table *table = container_of((struct engine_table *)base, struct dex_table, base);
-    uint32_t used = atomic_load(&table->fresh) - table->free_count;
+    uint32_t used = atomic_load(&table->fresh) - atomic_load(&table->free_count);
     uint32_t lent = records_lent(&table->records);
     uint64_t operations = dex_operations(table);
     uint64_t misses = atomic_load(&table->stats.misses);
