@@ -297,10 +297,9 @@ void dex_let_go(struct dex *self, uint32_t frame);
 struct dex_push {
     unsigned operation; /* enum dex_work */
     const struct map_part *part;
-    struct slice key, value;
-    bool blob;
-    bool barrier; /* the memory node has to see what was written before */
-    bool keep;    /* the leaf is to be kept, not asked for */
+    struct slice key, value; /* one that lies in the leaf: long ones are not pushed */
+    bool barrier;            /* the memory node has to see what was written before */
+    bool keep;               /* the leaf is to be kept, not asked for */
     /* Out, when it was done. */
     bool was_there, old_blob, shrunk;
     struct slice found; /* its value, or the old blob's address: in the scratch */

@@ -44,7 +44,7 @@ static bool job_read(struct job *job)
                                        .value_size = head->value_size,
                                        .key_max = head->key_max,
                                        .value_max = head->value_max};
-    if (head->engine != DEX_WORK || head->operation >= DEX_WORKS || head->blob > 1 ||
+    if (head->engine != DEX_WORK || head->operation >= DEX_WORKS || head->reserved != 0 ||
         body.size != sizeof(*head) + (size_t)head->key_bytes + head->value_bytes ||
         page_layout_check(&job->layout) != PANDO_OK || head->key_bytes > head->key_max ||
         (head->key_size != 0 && head->key_bytes != head->key_size))
@@ -53,8 +53,6 @@ static bool job_read(struct job *job)
     job->value = slice_of(job->key.data + job->key.size, head->value_bytes);
     if (head->operation == DEX_WORK_GET || head->operation == DEX_WORK_DELETE)
         return head->value_bytes == 0;
-    if (head->blob)
-        return head->value_bytes == 8 && head->value_size == 0;
     return head->value_size != 0 ? head->value_bytes == head->value_size
                                  : head->value_bytes <= head->value_max;
 }
@@ -139,7 +137,7 @@ static enum pando_status change_leaf(struct job *job, uint32_t index, bool found
     if (!dex_work_changes(job->head.operation, found))
         return PANDO_OK;
     if (job->head.operation != DEX_WORK_DELETE) {
-        struct page_pair pair = {job->key, job->value, job->head.blob == 1};
+        struct page_pair pair = {job->key, job->value, false};
         if (!page_room(&job->layout, job->page, found ? index : UINT32_MAX, pair.key.size,
                        pair.value.size))
             return PANDO_FULL;

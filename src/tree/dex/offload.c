@@ -94,7 +94,6 @@ static size_t pack(struct dex *self, const struct dex_push *push, fabric_address
     const struct page_layout *layout = &self->table->layout;
     struct dex_work_request head = {.engine = DEX_WORK,
                                     .operation = (uint8_t)push->operation,
-                                    .blob = push->blob,
                                     .table = self->table->id,
                                     .level = level,
                                     .page = page,
@@ -136,7 +135,6 @@ static enum pando_status log_push_co(struct dex *self, struct dex_push *push)
 {
     struct dex_table *table = self->table;
     struct dex_log_record record = {.kind = push->operation == DEX_WORK_DELETE ? DEX_LOG_DELETE
-                                            : push->blob                       ? DEX_LOG_BLOB
                                                                                : DEX_LOG_ASKED,
                                     .epoch = push->part->epoch,
                                     .key = push->key,

@@ -2,8 +2,8 @@
  * offload_fmt.h - an operation that a memory node does: POOL_WORK(_SEEN) calls of this engine. Requests come
  * from members, and are checked like everything from outside.
  *
- *   request    0 2 the engine's number here: DEX_WORK   2 1 operation   3 1 1: the value is a blob's
- *              address   4 2 table   6 1 level of the page   7 1 zero
+ *   request    0 2 the engine's number here: DEX_WORK   2 1 operation   3 1 zero
+ *              4 2 table   6 1 level of the page   7 1 zero
  *              8 8 address of the page to begin with
  *             16 8 epoch, 24 8 place in the log: the stamp of a change
  *             32 8 an intent slot of the caller's on this node, for a change
@@ -16,8 +16,8 @@
  *              8 8 the leaf
  *             16 the value: of a get; of a change the blob's address, if it was one
  *
- * STALE: not to be done here (a page is not what it should be, another node has it, or the change would
- * need more than one page): nothing was changed.
+ * STALE: not to be done here (a page is not what it should be, or another node has it). FULL: the leaf has no
+ * room for the pair; only the owner splits it. Of either, nothing was changed.
  */
 #ifndef TREE_DEX_OFFLOAD_FMT_H
 #define TREE_DEX_OFFLOAD_FMT_H
@@ -49,7 +49,7 @@ static inline bool dex_work_changes(unsigned operation, bool was_there)
 struct dex_work_request {
     uint16_t engine;
     uint8_t operation;
-    uint8_t blob;
+    uint8_t reserved;
     uint16_t table;
     uint8_t level;
     uint8_t zero;
