@@ -7,6 +7,8 @@
 
 enum { AHEAD_MAX = 8, SCRATCH_PAGES = 4 };
 
+static const uint64_t READ_OLD_NS = 100 * RT_NS_PER_MS; /* R22, as in pool_read_co */
+
 struct ahead {
     uint32_t frame;
     fabric_address address;
@@ -22,6 +24,7 @@ struct fetch {
     const struct map_part *part;
     struct ahead leaves[AHEAD_MAX];
     unsigned count;
+    uint64_t posted_ns;
     struct dex_scratch *scratch[AHEAD_MAX / SCRATCH_PAGES];
 };
 
@@ -98,16 +101,23 @@ static bool begin_co(struct fetch *fetch, fabric_address address)
     return true;
 }
 
+/* What was READ too long ago is not kept: the scan reads it again when it comes to it. */
+static bool to_be_kept(const struct fetch *fetch, const struct ahead *leaf)
+{
+    const struct dex_table *table = fetch->self->table;
+    uint8_t key[PAGE_KEY_ROOM];
+    return rt_now_ns() < fetch->posted_ns + READ_OLD_NS &&
+           page_check(&table->layout, leaf->address, leaf->page) && page_level(leaf->page) == 0 &&
+           !page_dead(leaf->page) && map_find(fetch->map, page_low(leaf->page, key)) == fetch->part;
+}
+
 static void finish(struct fetch *fetch, struct ahead *leaf, enum pando_status status)
 {
     struct dex *self = fetch->self;
     struct dex_table *table = self->table;
     struct frame *frame = frame_at(&table->frames, leaf->frame);
-    uint8_t key[PAGE_KEY_ROOM];
 
-    if (status == PANDO_OK && page_check(&table->layout, leaf->address, leaf->page) &&
-        page_level(leaf->page) == 0 && !page_dead(leaf->page) &&
-        map_find(fetch->map, page_low(leaf->page, key)) == fetch->part) {
+    if (status == PANDO_OK && to_be_kept(fetch, leaf)) {
         page_copy(frame_bytes(&table->frames, leaf->frame), leaf->page, table->layout.page_bytes);
         atomic_store_explicit(&frame->state, FRAME_COOLING, memory_order_relaxed);
         frame_give(frame, true);
@@ -136,6 +146,8 @@ void dex_prefetch_co(struct dex *self, const struct dex_guard *guard, const stru
         else if (frame_find(&table->frames, word) == FRAME_NONE && !begin_co(&fetch, word))
             break;
     }
+    if (fetch.count > 0)
+        fetch.posted_ns = rt_now_ns();
     /* One that is alone is not faster this way than when the scan comes to it, but no slower. */
     for (unsigned i = 0; i < fetch.count; i++) {
         struct ahead *leaf = &fetch.leaves[i];
