@@ -42,8 +42,10 @@ static const struct {
     const char *techniques;
 } known_engines[] = {
     {"model", "delay"},
-    {"sherman", "combine,onchip,hierarchical,queue,handover,twolevel,cache,lockread,backoff"},
-    {"dex", "cooling-map,path-aware,admission,prefetch,log,merge"},
+    {"sherman", "combine,onchip,hierarchical,queue,handover,twolevel,cache,lockread,backoff,reuse,"
+                "adopt,merge"},
+    {"dex",
+     "partition,cache,cooling-map,path-aware,admission,records,offload,prefetch,log,merge,balance"},
 };
 enum { ENGINES = sizeof(known_engines) / sizeof(known_engines[0]) };
 
