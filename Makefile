@@ -25,6 +25,7 @@ test-all: deps-test
 # Many more seeds than the tests take time for.
 check-long: all
 	@build/pando check --engine sherman --seeds 1..20000 --faults all
+	@build/pando check --engine dex --seeds 1..20000 --faults all
 
 # Where: PREFIX (/usr/local), below DESTDIR if that is set.
 PREFIX ?= /usr/local
