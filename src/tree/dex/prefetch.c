@@ -7,8 +7,6 @@
 
 enum { AHEAD_MAX = 8, SCRATCH_PAGES = 4 };
 
-static const uint64_t READ_OLD_NS = 100 * RT_NS_PER_MS; /* R22, as in pool_read_co */
-
 struct ahead {
     uint32_t frame;
     fabric_address address;
@@ -106,9 +104,9 @@ static bool to_be_kept(const struct fetch *fetch, const struct ahead *leaf)
 {
     const struct dex_table *table = fetch->self->table;
     uint8_t key[PAGE_KEY_ROOM];
-    return rt_now_ns() < fetch->posted_ns + READ_OLD_NS &&
-           page_check(&table->layout, leaf->address, leaf->page) && page_level(leaf->page) == 0 &&
-           !page_dead(leaf->page) && map_find(fetch->map, page_low(leaf->page, key)) == fetch->part;
+    return pool_recent(fetch->posted_ns) && page_check(&table->layout, leaf->address, leaf->page) &&
+           page_level(leaf->page) == 0 && !page_dead(leaf->page) &&
+           map_find(fetch->map, page_low(leaf->page, key)) == fetch->part;
 }
 
 static void finish(struct fetch *fetch, struct ahead *leaf, enum pando_status status)
@@ -146,8 +144,7 @@ void dex_prefetch_co(struct dex *self, const struct dex_guard *guard, const stru
         else if (frame_find(&table->frames, word) == FRAME_NONE && !begin_co(&fetch, word))
             break;
     }
-    if (fetch.count > 0)
-        fetch.posted_ns = rt_now_ns();
+    fetch.posted_ns = rt_coarse_ns();
     /* One that is alone is not faster this way than when the scan comes to it, but no slower. */
     for (unsigned i = 0; i < fetch.count; i++) {
         struct ahead *leaf = &fetch.leaves[i];
