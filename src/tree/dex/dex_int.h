@@ -424,9 +424,10 @@ PANDO_MUST_CHECK enum pando_status dex_scan_leaf_co(struct dex *self, const stru
 /* The part with a key, or with those just below it. */
 const struct map_part *dex_part_of(const struct map *map, struct slice key, bool before);
 
-/* READs leaves that follow the one with this key, as far as they are not cached: prefetch.c. */
+/* READs leaves that follow the one with this key, or with those just below it come before that, as far as they
+ * are not cached: prefetch.c. */
 void dex_prefetch_co(struct dex *self, const struct dex_guard *guard, const struct dex_spot *spot,
-                     struct slice key, unsigned leaves);
+                     struct slice key, bool before, unsigned leaves);
 
 /* What was read is only told when it is sure to last (R34), and we still are who we were (R39). */
 PANDO_MUST_CHECK enum pando_status dex_settle_co(struct dex *self, uint64_t end);

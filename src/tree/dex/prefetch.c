@@ -35,7 +35,7 @@ static bool candidate(const struct fetch *fetch, uint32_t at, uint64_t *word)
     uint8_t key[PAGE_KEY_ROOM];
     struct slice end;
 
-    if (at >= page_pairs(parent))
+    if (at >= page_pairs(parent)) /* or below 0 */
         return false;
     *word = page_child(&table->layout, parent, at);
     bool ours = map_find(fetch->map, page_key(&table->layout, parent, at, key)) == fetch->part;
@@ -127,21 +127,35 @@ static void finish(struct fetch *fetch, struct ahead *leaf, enum pando_status st
     atomic_fetch_sub(&frame_at(&table->frames, fetch->spot->parent)->users, 1);
 }
 
+/* The leaf that the scan is at, among its parent's. */
+static uint32_t place_of(const struct dex_table *table, const uint8_t *parent, struct slice key,
+                         bool before)
+{
+    uint8_t low[PAGE_KEY_ROOM];
+    uint32_t at = page_child_index(&table->layout, parent, key);
+    bool begins =
+        at < page_pairs(parent) && slice_equal(page_key(&table->layout, parent, at, low), key);
+    return before && begins ? at - 1 : at;
+}
+
 void dex_prefetch_co(struct dex *self, const struct dex_guard *guard, const struct dex_spot *spot,
-                     struct slice key, unsigned leaves)
+                     struct slice key, bool before, unsigned leaves)
 {
     struct dex_table *table = self->table;
     struct fetch fetch = {.self = self, .spot = spot, .map = guard->map, .part = guard->part};
     uint64_t word;
 
-    if (spot->parent == FRAME_NONE || spot->private || spot->pushed || !table->on.prefetch)
+    if (spot->parent == FRAME_NONE || spot->pushed || !table->on.prefetch)
         return;
     leaves = leaves < AHEAD_MAX ? leaves : AHEAD_MAX;
-    uint32_t at = page_child_index(&table->layout, frame_bytes(&table->frames, spot->parent), key);
-    for (unsigned i = 1; i <= leaves && candidate(&fetch, at + i, &word); i++) {
-        if (frame_swizzled(word))
+    uint32_t at = place_of(table, frame_bytes(&table->frames, spot->parent), key, before);
+    for (unsigned i = 1; i <= leaves && candidate(&fetch, before ? at - i : at + i, &word); i++) {
+        bool hot = frame_swizzled(word),
+             cached = hot || frame_find(&table->frames, word) != FRAME_NONE;
+        if (hot)
             frame_prefetch(&table->frames, (uint32_t)word);
-        else if (frame_find(&table->frames, word) == FRAME_NONE && !begin_co(&fetch, word))
+        /* While the next one is there, those behind it can wait, to be READ together. */
+        if (cached ? i == 1 : !begin_co(&fetch, word))
             break;
     }
     fetch.posted_ns = rt_coarse_ns();

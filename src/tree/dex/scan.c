@@ -51,7 +51,7 @@ enum pando_status dex_scan_leaf_co(struct dex *self, const struct dex_guard *gua
         else if (!frame_same(frame, spot.version))
             continue;
         if (more > 0 && status == PANDO_OK)
-            dex_prefetch_co(self, guard, &spot, key, more);
+            dex_prefetch_co(self, guard, &spot, key, before, more);
         return status == PANDO_OK ? dex_settle_co(self, end) : status;
     }
     return PANDO_TIMEOUT;
@@ -65,15 +65,12 @@ const struct map_part *dex_part_of(const struct map *map, struct slice key, bool
     return before && part > map->parts && slice_equal(part->low, key) ? part - 1 : part;
 }
 
-/* How many leaves there will be after this one, about; none when it is not known that there will. */
+/* How many leaves there will be after this one, about; if that is not known, as many as there were. */
 static unsigned leaves_ahead(const struct scan *scan)
 {
-    enum { UNKNOWN_AHEAD = 4 };
     uint32_t pairs = scan->pairs_per_leaf;
-    if (scan->range->reverse)
-        return 0;
     if (scan->left == 0)
-        return scan->leaves > 0 ? UNKNOWN_AHEAD : 0;
+        return scan->leaves;
     return pairs == 0 ? 0 : (unsigned)(scan->left / pairs);
 }
 

@@ -1,0 +1,98 @@
+/*
+ * Scans READ ahead in both directions, also when the cache is full and few leaves are kept: in virtual time, against
+ * the same without `prefetch`.
+ */
+#include "sim/dex_world.h"
+
+enum { KEYS = 20 * 1000, CACHE_BYTES = 100 * 1024 };
+
+static const struct engine_shape shape = {
+    .key_size = 8, .value_size = 8, .key_max = 8, .value_inline = 8, .node_bytes = 1024};
+
+static unsigned done;
+
+static bool feed_next(void *context, struct slice *key, struct slice *value)
+{
+    static uint64_t bytes;
+    uint64_t *next = context;
+    if (*next == KEYS)
+        return false;
+    bytes = __builtin_bswap64((*next)++);
+    *key = *value = slice_of(&bytes, sizeof(bytes));
+    return true;
+}
+
+static bool count_pair(void *context, struct slice key, struct slice value)
+{
+    unsigned *count = context;
+    (void)key;
+    (void)value;
+    ++*count;
+    return true;
+}
+
+/* The second time: the first fills the cache. */
+static uint64_t scan_ns_co(struct dex_member *self, bool reverse, const char *without)
+{
+    struct engine_range range = {.no_high = true, .reverse = reverse};
+    struct engine_config config = {.cache_bytes = CACHE_BYTES, .without = without};
+    struct engine *engine;
+    uint64_t took_ns = 0;
+    char error[256];
+
+    CHECK_OK(engine_open_co(&dex_engine, self->session, "t", &config, &self->table, error,
+                            sizeof(error)));
+    CHECK_OK(engine_attach_co(self->table, self->session, &engine));
+    for (int i = 0; i < 2; i++) {
+        unsigned count = 0;
+        uint64_t begin_ns = rt_now_ns();
+        CHECK_OK(engine_scan_co(engine, &range, count_pair, &count));
+        CHECK_EQ_U64(count, KEYS);
+        took_ns = rt_now_ns() - begin_ns;
+    }
+    engine_detach_co(engine);
+    engine_close_co(self->table, self->session);
+    return took_ns;
+}
+
+static void load_co(struct dex_member *self)
+{
+    struct engine *engine;
+    uint64_t next = 0;
+    CHECK_OK(engine_create_co(&dex_engine, self->session, "t", &shape));
+    CHECK_OK(dex_open_co(self, "t", NULL));
+    CHECK_OK(engine_attach_co(self->table, self->session, &engine));
+    CHECK_OK(engine_bulk_load_co(engine, feed_next, &next, 80));
+    engine_detach_co(engine);
+    engine_close_co(self->table, self->session);
+}
+
+static void member_task(void *arg)
+{
+    struct dex_member self;
+    dex_join_co(arg, &self);
+    load_co(&self);
+    for (int reverse = 0; reverse < 2; reverse++) {
+        uint64_t one_by_one = scan_ns_co(&self, reverse, "prefetch");
+        uint64_t ahead = scan_ns_co(&self, reverse, NULL);
+        printf("%s: %" PRIu64 " us one by one, %" PRIu64 " us ahead\n",
+               reverse ? "reverse" : "forward", one_by_one / 1000, ahead / 1000);
+        CHECK(ahead < one_by_one / 4 * 3);
+    }
+    dex_leave_co(&self);
+    done++;
+}
+
+static void nobody_task(void *arg)
+{
+    (void)arg;
+}
+
+int main(void)
+{
+    struct dex_world place;
+    dex_world_build(&place, 3, 9);
+    dex_world_run(&place, member_task, nobody_task);
+    CHECK_EQ_U64(done, 1);
+    return 0;
+}
