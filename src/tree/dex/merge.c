@@ -9,7 +9,8 @@
 
 enum {
     UNDERFULL = 4, /* a page that uses less than one of so many parts of its space */
-    MERGED_OF = 4, /* and the two together no more than all but one of so many */
+    MERGED_OF =
+        4, /* and the two together no more than all but one of so many, unless one has nothing */
 };
 
 /* All that takes part; latches of parent, left and right are held. */
@@ -70,7 +71,9 @@ static bool build_merged(const struct merge *merge)
                                  .low = page_low(left, low)};
     header.no_high = !page_high(right, high, &header.high);
     uint32_t space = page_space(layout, header.level, header.low.size, header.high.size);
-    if (page_used(layout, left) + page_used(layout, right) > space - space / MERGED_OF)
+    bool one_empty = page_pairs(left) == 0 || page_pairs(right) == 0;
+    if (page_used(layout, left) + page_used(layout, right) > space - space / MERGED_OF &&
+        !one_empty)
         return false;
     page_init(layout, &header, merge->scratch->page);
     return page_append(layout, merge->scratch->page, left, 0, page_pairs(left)) &&
