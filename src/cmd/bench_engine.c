@@ -29,6 +29,17 @@ static const struct alias {
     {"p-sherman", "sherman", "+alone"},
 };
 
+/* What the workload `locks` can do without; offsets in struct bench_plan. */
+static const struct engine_switch lock_switches[] = {
+    {"onchip", offsetof(struct bench_plan, onchip)},
+    {"hierarchical", offsetof(struct bench_plan, hierarchical)},
+    {"queue", offsetof(struct bench_plan, queue)},
+    {"handover", offsetof(struct bench_plan, handover)},
+    {"backoff", offsetof(struct bench_plan, backoff)},
+    {"writeunlock", offsetof(struct bench_plan, write_unlock)},
+};
+enum { LOCK_SWITCHES = sizeof(lock_switches) / sizeof(lock_switches[0]) };
+
 struct settings {
     struct cmd_pool pool;
     const char *engine, *without, *workload, *dist, *seconds, *json, *table, *warmup, *routed,
@@ -54,7 +65,9 @@ static const struct config_option options[] = {
              "queue, handover, twolevel, cache, lockread, backoff, reuse, adopt, merge; without "
              "onchip a "
              "simulated pool's lock words are as slow as host memory. dex has partition, cache, "
-             "cooling-map, path-aware, admission, records, offload, prefetch, log, merge, balance.",
+             "cooling-map, path-aware, admission, records, offload, prefetch, log, merge, balance. "
+             "The workload locks has onchip, hierarchical, queue, handover, backoff, writeunlock; "
+             "without writeunlock a lock is released by a fetch-and-add.",
      CONFIG_TEXT_INTO(struct settings, without)},
     {.name = "workload",
      .metavar = "NAME",
@@ -267,12 +280,9 @@ static int set_engine(struct bench *bench)
     if (used < 0 || (size_t)used >= sizeof(bench->without))
         return cmd_usage("bench", "--without: longer than %d characters", WITHOUT_BYTES - 1);
     plan->without = bench->without[0] != '\0' ? bench->without : NULL;
-    plan->onchip = !lists(plan->without, "onchip");
-    plan->hierarchical = !lists(plan->without, "hierarchical");
-    plan->queue = !lists(plan->without, "queue");
-    plan->handover = !lists(plan->without, "handover");
-    plan->backoff = !lists(plan->without, "backoff");
-    plan->write_unlock = !lists(plan->without, "writeunlock");
+    for (size_t i = 0; i < LOCK_SWITCHES; i++)
+        *(bool *)((char *)plan + lock_switches[i].offset) =
+            !lists(plan->without, lock_switches[i].name);
     bench->embedded_locks = strcmp(settings->engine, "fg+") == 0;
     return EXIT_OK;
 }
@@ -321,6 +331,21 @@ static int set_workload(struct bench *bench)
     if (plan->ops == 0 && strcmp(plan->workload->name, "delete") == 0)
         plan->ops = settings->records;
     return EXIT_OK;
+}
+
+/* Of what the user wrote; what an alias switches off is the engine's, whatever the workload. */
+static int check_without(const struct bench *bench)
+{
+    const char *without = bench->settings->without;
+    const struct engine_ops *engine = bench->plan.engine;
+    char error[BENCH_ERROR_BYTES];
+    enum pando_status status =
+        bench->plan.workload->percent[WORKLOAD_LOCK] > 0
+            ? engine_switches_check("the workload locks", lock_switches, LOCK_SWITCHES, without,
+                                    error, sizeof(error))
+            : engine_switches_check(engine->name, engine->switches, engine->switch_count, without,
+                                    error, sizeof(error));
+    return status == PANDO_OK ? EXIT_OK : cmd_usage("bench", "--without: %s", error);
 }
 
 static uint32_t round_up(uint64_t value, uint32_t to)
@@ -492,6 +517,8 @@ static int prepare(struct bench *bench)
         result = set_routed(bench);
     if (result == EXIT_OK)
         result = set_workload(bench);
+    if (result == EXIT_OK)
+        result = check_without(bench);
     if (result == EXIT_OK)
         result = set_shape(bench);
     return result == EXIT_OK ? complete_uri(bench) : result;

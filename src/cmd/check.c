@@ -13,7 +13,14 @@
 #include "cmd/cmd.h"
 #include "store/engines.h"
 
-enum { LIST_BYTES = 512, BAR_WIDTH = 30, REPLAY_BYTES = 1024 };
+enum {
+    LIST_BYTES = 512,
+    BAR_WIDTH = 30,
+    REPLAY_BYTES = 2048, /* two such lists and a few numbers */
+    NAME_SHOWN = 32,     /* characters of an unknown one, in an error */
+};
+
+#define BREAK "break-" /* how an engine's switches begin that only tests use */
 
 struct settings {
     const char *engine, *seeds, *faults, *without, *broken, *log_level;
@@ -147,27 +154,93 @@ static bool parse_faults(const char *text, enum check_faults *out)
     return false;
 }
 
-/* Fencing and recovery are the pool's; the rest goes to the engine as "break-...". */
-static bool parse_broken(struct check *check, const char *list)
+/* All that may be broken; cut if it does not fit. */
+static void list_breaks(const struct engine_ops *engine, char *out, size_t out_bytes)
 {
+    size_t used = (size_t)snprintf(out, out_bytes, "fencing, recovery");
+    for (size_t i = 0; i < engine->switch_count && used < out_bytes; i++) {
+        const char *name = engine->switches[i].name;
+        if (strncmp(name, BREAK, strlen(BREAK)) == 0)
+            used += (size_t)snprintf(out + used, out_bytes - used, ", %s", name + strlen(BREAK));
+    }
+}
+
+static bool engine_breaks(const struct engine_ops *engine, const char *name, size_t size)
+{
+    for (size_t i = 0; i < engine->switch_count; i++) {
+        const char *known = engine->switches[i].name;
+        if (strncmp(known, BREAK, strlen(BREAK)) == 0 && strlen(known) == strlen(BREAK) + size &&
+            memcmp(known + strlen(BREAK), name, size) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_word(const char *word, const char *name, size_t size)
+{
+    return strlen(word) == size && memcmp(word, name, size) == 0;
+}
+
+/* One word of --break. Fencing and recovery are the pool's; the rest goes to the engine as "break-...". */
+static int take_break(struct check *check, const char *name, size_t size)
+{
+    const struct engine_ops *engine = check->run.options.engine;
     size_t used = strlen(check->without);
-    while (list != NULL && *list != '\0') {
+    char all[LIST_BYTES];
+
+    if (is_word("fencing", name, size)) {
+        check->run.options.no_fencing = true;
+        return EXIT_OK;
+    }
+    if (is_word("recovery", name, size)) {
+        check->run.options.no_recovery = true;
+        return EXIT_OK;
+    }
+    if (!engine_breaks(engine, name, size)) {
+        list_breaks(engine, all, sizeof(all));
+        return cmd_usage("check", "--break: %s has no '%.*s' to break; it has %s", engine->name,
+                         size < NAME_SHOWN ? (int)size : NAME_SHOWN, name, all);
+    }
+    int added = snprintf(check->without + used, sizeof(check->without) - used, "%s" BREAK "%.*s",
+                         used > 0 ? "," : "", (int)size, name);
+    if (added < 0 || (size_t)added >= sizeof(check->without) - used)
+        return cmd_usage("check", "--break: with --without longer than %d characters",
+                         LIST_BYTES - 1);
+    return EXIT_OK;
+}
+
+static int set_breaks(struct check *check)
+{
+    const char *list = check->settings->broken == NULL ? "" : check->settings->broken;
+    int result = EXIT_OK;
+
+    if (strlen(list) >= LIST_BYTES)
+        return cmd_usage("check", "--break: longer than %d characters", LIST_BYTES - 1);
+    while (*list != '\0' && result == EXIT_OK) {
         size_t size = strcspn(list, ",");
-        if (size == strlen("fencing") && memcmp(list, "fencing", size) == 0) {
-            check->run.options.no_fencing = true;
-        } else if (size == strlen("recovery") && memcmp(list, "recovery", size) == 0) {
-            check->run.options.no_recovery = true;
-        } else {
-            int added = snprintf(check->without + used, sizeof(check->without) - used,
-                                 "%sbreak-%.*s", used > 0 ? "," : "", (int)size, list);
-            if (added < 0 || (size_t)added >= sizeof(check->without) - used)
-                return false;
-            used += (size_t)added;
-        }
+        if (size > 0)
+            result = take_break(check, list, size);
         list += size;
         list += *list == ',';
     }
-    return true;
+    return result;
+}
+
+static int set_without(struct check *check)
+{
+    const struct engine_ops *engine = check->run.options.engine;
+    const char *without = check->settings->without == NULL ? "" : check->settings->without;
+    char error[LIST_BYTES];
+
+    if (strlen(without) >= sizeof(check->without))
+        return cmd_usage("check", "--without: longer than %d characters", LIST_BYTES - 1);
+    if (engine_switches_check(engine->name, engine->switches, engine->switch_count, without, error,
+                              sizeof(error)) != PANDO_OK)
+        return cmd_usage("check", "--without: %s", error);
+    snprintf(check->without, sizeof(check->without), "%s", without);
+    int result = set_breaks(check);
+    check->run.options.without = check->without[0] != '\0' ? check->without : NULL;
+    return result;
 }
 
 static int check_count(const char *name, uint64_t value, uint64_t min, uint64_t max)
@@ -233,14 +306,12 @@ static int prepare(struct check *check, const struct settings *settings)
     if (!parse_faults(settings->faults, &run->options.faults))
         return cmd_usage("check", "--faults: '%.32s' is none of none, crash and all",
                          settings->faults);
-    if (settings->without != NULL)
-        snprintf(check->without, sizeof(check->without), "%s", settings->without);
-    if (!parse_broken(check, settings->broken))
-        return cmd_usage("check", "--break: longer than %d characters", LIST_BYTES);
+    result = set_without(check);
+    if (result != EXIT_OK)
+        return result;
     check->seeds = run->last_seed - run->first_seed + 1;
     if (settings->trace && check->seeds != 1)
         return cmd_usage("check", "--trace shows one seed; give it as --seeds N");
-    run->options.without = check->without[0] != '\0' ? check->without : NULL;
     run->workers = worker_count(check);
     return EXIT_OK;
 }

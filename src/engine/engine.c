@@ -21,6 +21,7 @@ enum {
     PAIR_LEAST = 8, /* of a pair besides its key and value */
     PAIR_ROOM = 16,
     BATCH_WIDTH_MAX = 128, /* tasks of one batch */
+    NAME_SHOWN = 32,       /* characters of an unknown one, in an error */
 };
 
 /* ---- tables ---------------------------------------------------------------------------------- */
@@ -83,12 +84,12 @@ void engine_detach_co(struct engine *engine)
 
 /* ---- techniques ------------------------------------------------------------------------------ */
 
-static bool *switch_find(const struct engine_switch *switches, size_t count, void *on,
-                         const char *name, size_t size)
+static const struct engine_switch *switch_find(const struct engine_switch *switches, size_t count,
+                                               const char *name, size_t size)
 {
     for (size_t i = 0; i < count; i++) {
         if (strlen(switches[i].name) == size && memcmp(switches[i].name, name, size) == 0)
-            return (bool *)((char *)on + switches[i].offset);
+            return &switches[i];
     }
     return NULL;
 }
@@ -109,24 +110,39 @@ static void switches_list(const struct engine_switch *switches, size_t count, ch
     }
 }
 
-enum pando_status engine_switches_parse(const char *engine, const struct engine_switch *switches,
-                                        size_t count, void *on, const char *without, char *error,
+enum pando_status engine_switches_check(const char *owner, const struct engine_switch *switches,
+                                        size_t count, const char *without, char *error,
                                         size_t error_bytes)
 {
-    for (size_t i = 0; i < count; i++)
-        *(bool *)((char *)on + switches[i].offset) = switches[i].name[0] != '+';
     while (without != NULL && *without != '\0') {
         size_t size = strcspn(without, ",");
-        bool *found = switch_find(switches, count, on, without, size);
-        if (size > 0 && found == NULL) {
+        if (size > 0 && switch_find(switches, count, without, size) == NULL) {
             char all[256];
             switches_list(switches, count, all, sizeof(all));
-            snprintf(error, error_bytes, "%s has no technique '%.*s'; it has %s", engine, (int)size,
-                     without, all);
+            snprintf(error, error_bytes, "%s has no technique '%.*s'; it has %s", owner,
+                     size < NAME_SHOWN ? (int)size : NAME_SHOWN, without, all);
             return PANDO_INVALID;
         }
-        if (found != NULL)
-            *found = without[0] == '+';
+        without += size + (without[size] == ',');
+    }
+    return PANDO_OK;
+}
+
+enum pando_status engine_switches_parse(const struct engine_ops *ops, void *on, const char *without,
+                                        char *error, size_t error_bytes)
+{
+    enum pando_status status = engine_switches_check(ops->name, ops->switches, ops->switch_count,
+                                                     without, error, error_bytes);
+    if (status != PANDO_OK)
+        return status;
+    for (size_t i = 0; i < ops->switch_count; i++)
+        *(bool *)((char *)on + ops->switches[i].offset) = ops->switches[i].name[0] != '+';
+    while (without != NULL && *without != '\0') {
+        size_t size = strcspn(without, ",");
+        const struct engine_switch *named =
+            switch_find(ops->switches, ops->switch_count, without, size);
+        if (named != NULL)
+            *(bool *)((char *)on + named->offset) = named->name[0] == '+';
         without += size + (without[size] == ',');
     }
     return PANDO_OK;

@@ -221,8 +221,18 @@ enum {
     ENGINE_ANYWHERE = 2, /* fn may be called on another thread while this one's task waits */
 };
 
+/* A technique that can be switched off: a bool at that offset of the engine's own struct. Names that
+ * begin with "break-" are for tests. One whose name begins with "+" is off, and naming it switches it
+ * on: for comparisons, and only right under conditions that the engine states. */
+struct engine_switch {
+    const char *name;
+    size_t offset;
+};
+
 struct engine_ops {
     const char *name;
+    const struct engine_switch *switches; /* all that `without` of struct engine_config may name */
+    size_t switch_count;
     enum pando_status (*create_co)(struct pool_session *session, const char *name,
                                    const struct engine_shape *shape);
     enum pando_status (*open_co)(struct pool_session *session, const char *name,
@@ -255,19 +265,17 @@ struct engine_ops {
     enum pando_status (*retire_co)(struct engine_table *table, struct pool_session *session);
 };
 
-/* A technique that can be switched off: a bool at that offset of the engine's own struct. Names that
- * begin with "break-" are for tests. One whose name begins with "+" is off, and naming it switches it
- * on: for comparisons, and only right under conditions that the engine states. */
-struct engine_switch {
-    const char *name;
-    size_t offset;
-};
+/* Whether all that the comma-separated list names is there. INVALID: one is not; error says which, and
+ * which there are. The owner is for that message: "sherman". Does not suspend. */
+PANDO_MUST_CHECK enum pando_status engine_switches_check(const char *owner,
+                                                         const struct engine_switch *switches,
+                                                         size_t count, const char *without,
+                                                         char *error, size_t error_bytes);
 
-/* All on but those that are named in the comma-separated list; "+" the other way round. INVALID: there
- * is no such; error says which there are. */
-PANDO_MUST_CHECK enum pando_status
-engine_switches_parse(const char *engine, const struct engine_switch *switches, size_t count,
-                      void *on, const char *without, char *error, size_t error_bytes);
+/* The same of an engine's; then all are on but those that are named, and "+" the other way round. */
+PANDO_MUST_CHECK enum pando_status engine_switches_parse(const struct engine_ops *ops, void *on,
+                                                         const char *without, char *error,
+                                                         size_t error_bytes);
 
 /* First members of every engine's own structs. */
 struct engine_table {

@@ -129,9 +129,18 @@ refuse "neither yes nor no" --pool embedded:64M --routed perhaps
 refuse "would destroy them" --pool embedded:64M --engine p-sherman --routed no
 refuse "--join-at" --pool embedded:64M --engine dex --join-at 1
 refuse "cannot hold such pairs" --pool embedded:64M --key-size 1024 --node-size 1024
-run "$PANDO" bench --pool embedded:64M --without frobnicate --records 10
-[[ $RC == 1 ]] || fail "unknown technique: exit status $RC"
-grep -q "no technique 'frobnicate'" <<< "$ERR" || fail "unknown technique: $ERR"
+refuse "dex has no technique 'frob'; it has partition, .*, balance$" --pool embedded:64M --without log,frob
+refuse "sherman has no technique 'writeunlock'; it has combine, .*, merge$" --pool embedded:64M --engine fg+ \
+    --without writeunlock
+refuse "locks has no technique 'frob'; it has onchip, .*, writeunlock$" --pool embedded:64M --workload locks \
+    --without frob
+bench --pool sim:compute=2,memory=1 --workload locks --seconds 0.001 --threads 2 \
+    --without onchip,hierarchical,queue,handover,backoff,writeunlock
+expect "d['per_op']['memory']['writes'] == 0 and d['per_op']['memory']['atomics'] >= 1.9"
+run "$PANDO" bench --help
+for technique in twolevel cooling-map writeunlock; do
+    grep -qw -- "$technique" <<< "$OUT" || fail "--help does not name the technique $technique"
+done
 run "$PANDO" bench --pool embedded:64M --engine p-sherman --without hierarchical --records 10
 [[ $RC == 1 ]] && grep -q "needs hierarchical" <<< "$ERR" || fail "no locks at all: $RC: $ERR"
 run "$PANDO" bench --pool embedded:32M --records 10000000

@@ -245,8 +245,8 @@ static enum pando_status read_entry_co(struct dex_table *table, struct pool_sess
 {
     struct engine_entry entry;
     struct engine_shape *shape = &table->base.shape;
-    enum pando_status status = engine_switches_parse(
-        dex_engine.name, switches, SWITCHES, &table->on, config->without, error, error_bytes);
+    enum pando_status status =
+        engine_switches_parse(&dex_engine, &table->on, config->without, error, error_bytes);
     if (status != PANDO_OK)
         return status;
     status = engine_entry_open_co(session, name, &dex_engine, PAGE_FORMAT_VERSION, &entry, error,
@@ -494,6 +494,8 @@ static enum pando_status owners_co(struct pool_session *session, unsigned slot, 
 
 const struct engine_ops dex_engine = {
     .name = "dex",
+    .switches = switches,
+    .switch_count = SWITCHES,
     .create_co = create_co,
     .open_co = open_co,
     .close_co = close_co,

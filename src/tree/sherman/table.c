@@ -106,8 +106,8 @@ static enum pando_status table_fill(struct sherman_table *table, struct pool_ses
 {
     struct engine_entry entry;
     struct engine_shape *shape = &table->base.shape;
-    enum pando_status status = engine_switches_parse(
-        sherman_engine.name, switches, SWITCHES, &table->on, config->without, error, error_bytes);
+    enum pando_status status =
+        engine_switches_parse(&sherman_engine, &table->on, config->without, error, error_bytes);
     if (status != PANDO_OK)
         return status;
     if (table->on.alone && !table->on.hierarchical) {
@@ -270,6 +270,8 @@ static void stats(const struct engine_table *base, struct engine_stats *out)
 
 const struct engine_ops sherman_engine = {
     .name = "sherman",
+    .switches = switches,
+    .switch_count = SWITCHES,
     .create_co = create_co,
     .open_co = open_co,
     .close_co = close_co,

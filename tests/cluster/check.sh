@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# What `pando check` is told is what it does: wrong options get one clear line, and nothing runs.
+source "$(dirname "$0")/lib.sh"
+
+refuse() {
+    local pattern=$1
+    shift
+    run "$PANDO" check "$@"
+    [[ $RC == 2 ]] || fail "exit status $RC, not 2: $* ($ERR)"
+    [[ -z $OUT && $(wc -l < "$DIR/run.err") == 1 ]] || fail "not one line: $*: $OUT $ERR"
+    grep -q -- "$pattern" <<< "$ERR" || fail "no '$pattern' from: $*: $ERR"
+}
+
+# COUNT repetitions of WORD, with commas.
+list() {
+    local words
+    printf -v words "%0$1d" 0
+    echo "${words//0/$2,}"
+}
+
+# --- switches ---
+refuse "sherman has no 'frob' to break; it has fencing, recovery, cells, fences, intents$" --engine sherman --break frob
+refuse "dex has no 'fences' to break; it has fencing, .*, barrier$" --engine dex --break cells,fences
+refuse "sherman has no technique 'frob'; it has combine, .*, merge$" --engine sherman --without queue,frob
+refuse "dex has no technique 'combine'; it has partition, .*, balance$" --engine dex --without combine
+refuse "--without: longer than 511 characters" --engine sherman --without "$(list 128 merge)"
+refuse "--break: longer than 511 characters" --engine sherman --break "$(list 128 cells)"
+refuse "--break: with --without longer than 511 characters" --engine sherman --without "$(list 80 merge)" \
+    --break "$(list 20 cells)"
+echo "check: ok"
