@@ -460,6 +460,15 @@ static enum pando_status fail_value(struct load *load, const struct config_optio
                 nouns[option->type], examples[option->type]);
 }
 
+static enum pando_status fail_zero(struct load *load, const struct config_option *option,
+                                   const struct source *source)
+{
+    struct place place;
+    place_of(load, option, source, &place);
+    return fail(load, PANDO_INVALID, "%s: 0 is too small; use at least 1, or leave it out",
+                place.text);
+}
+
 static enum pando_status resolve(struct load *load, size_t index, union value *out)
 {
     const struct config_option *option = &load->command->options[index];
@@ -469,6 +478,8 @@ static enum pando_status resolve(struct load *load, size_t index, union value *o
     memset(out, 0, sizeof(*out));
     if (source->origin != ORIGIN_DEFAULT) {
         enum pando_status status = parse_value(option->type, source->text, out);
+        if (status == PANDO_OK && option->positive && out->u64 == 0)
+            return fail_zero(load, option, source);
         return status == PANDO_OK ? status : fail_value(load, option, source, status);
     }
     if (option->required)
@@ -519,6 +530,8 @@ static void check_command(const struct config_command *command)
         pando_assert(strlen(option->name) <= CONFIG_NAME_MAX);
         pando_assert((option->metavar == NULL) == (option->type == CONFIG_BOOL));
         pando_assert(!option->required || option->type != CONFIG_BOOL);
+        pando_assert(!option->positive ||
+                     (option->type != CONFIG_BOOL && option->type != CONFIG_TEXT));
         pando_assert(find_option(command, option->name, strlen(option->name)) == option);
     }
 }

@@ -59,6 +59,7 @@ struct config_option {
     size_t offset; /* of the member of the settings struct; set both by CONFIG_..._INTO */
     bool secret;   /* the value is never shown, not even in an error */
     bool required; /* no default: an error if it is given nowhere */
+    bool positive; /* a 0 is an error; without a default it is what "not given" looks like */
 };
 
 /* Type and offset together; a member of the wrong type does not compile. */

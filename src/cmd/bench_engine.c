@@ -84,7 +84,8 @@ static const struct config_option options[] = {
      CONFIG_U64_INTO(struct settings, records)},
     {.name = "ops",
      .metavar = "N",
-     .help = "Operations to do, over all clients, instead of --seconds.",
+     .help = "Operations to do, over all clients of all processes, instead of --seconds.",
+     .positive = true,
      CONFIG_U64_INTO(struct settings, ops)},
     {.name = "seconds",
      .metavar = "SECONDS",
@@ -111,7 +112,7 @@ static const struct config_option options[] = {
      .metavar = "N",
      .help =
          "How many processes with this same command line take part; each reports its own share. "
-         "The first one loads the table.",
+         "The first one loads the table. More than one only in a pool that processes can share.",
      .default_text = "1",
      CONFIG_U64_INTO(struct settings, processes)},
     {.name = "dist",
@@ -149,16 +150,18 @@ static const struct config_option options[] = {
      CONFIG_U64_INTO(struct settings, scan_length)},
     {.name = "cache",
      .metavar = "SIZE",
-     .help = "Index cache of each compute node.",
+     .help = "Index cache of each compute node; for none at all there is --without cache.",
      .default_text = "500M",
      CONFIG_SIZE_INTO(struct settings, cache)},
     {.name = "node-size",
      .metavar = "BYTES",
      .help = "Of a tree node; 1K if not given, more for long keys and values.",
+     .positive = true,
      CONFIG_SIZE_INTO(struct settings, node_size)},
     {.name = "span",
      .metavar = "N",
      .help = "Pairs a leaf has room for, instead of --node-size.",
+     .positive = true,
      CONFIG_U64_INTO(struct settings, span)},
     {.name = "fill",
      .metavar = "PERCENT",
@@ -168,6 +171,7 @@ static const struct config_option options[] = {
     {.name = "memory-threads",
      .metavar = "N",
      .help = "Simulated pools: threads of each memory node.",
+     .positive = true,
      CONFIG_U64_INTO(struct settings, memory_threads)},
     {.name = "seed",
      .metavar = "N",
@@ -233,6 +237,19 @@ static int check_numbers(const struct settings *settings)
     }
     if (settings->table[0] == '\0' || strlen(settings->table) > BENCH_TABLE_NAME_MAX)
         return cmd_usage("bench", "--table: a name has 1 to %d characters", BENCH_TABLE_NAME_MAX);
+    return EXIT_OK;
+}
+
+/* Options of which one would win. */
+static int check_conflicts(const struct settings *settings)
+{
+    if (settings->ops > 0 && settings->seconds != NULL)
+        return cmd_usage("bench", "--ops and --seconds: either says when to end; give only one");
+    if (settings->span > 0 && settings->node_size > 0)
+        return cmd_usage("bench",
+                         "--span and --node-size: either says how large nodes are; give only one");
+    if (settings->cache == 0)
+        return cmd_usage("bench", "--cache: 0 is too small; for no cache use --without cache");
     return EXIT_OK;
 }
 
@@ -441,6 +458,21 @@ static void uri_append(struct bench *bench, const char *option, uint64_t value)
              before == ':' ? "" : ",", option, value);
 }
 
+/* Options that such a pool cannot have. */
+static int check_pool(const struct settings *settings, enum uri_kind kind)
+{
+    if (kind != URI_SIM && settings->memory_threads > 0)
+        return cmd_usage("bench",
+                         "--memory-threads: only on a simulated pool; others have `pando memory "
+                         "--threads`");
+    if ((kind == URI_SIM || kind == URI_EMBEDDED) && settings->processes > 1)
+        return cmd_usage("bench",
+                         "--processes %" PRIu64 ": this pool ends with its process, others cannot "
+                         "come; use shm:, tcp: or verbs:",
+                         settings->processes);
+    return EXIT_OK;
+}
+
 /* What the URI leaves open and the other options decide. */
 static int complete_uri(struct bench *bench)
 {
@@ -449,11 +481,12 @@ static int complete_uri(struct bench *bench)
     struct uri uri;
     char error[BENCH_ERROR_BYTES];
 
-    if (strlen(settings->pool.uri) >= sizeof(bench->uri) / 2)
+    if (strlen(settings->pool.uri) >= sizeof(bench->uri) / 2 ||
+        uri_parse(settings->pool.uri, &uri, error, sizeof(error)) != PANDO_OK)
         return EXIT_OK; /* the pool itself will complain */
-    if (uri_parse(settings->pool.uri, &uri, error, sizeof(error)) != PANDO_OK ||
-        uri.kind != URI_SIM)
-        return EXIT_OK;
+    int result = check_pool(settings, uri.kind);
+    if (result != EXIT_OK || uri.kind != URI_SIM)
+        return result;
     if (strstr(bench->uri, "size=") == NULL)
         uri_append(bench, "size", sim_node_bytes(bench, &uri));
     if (strstr(bench->uri, "seed=") == NULL)
@@ -511,6 +544,8 @@ static int prepare(struct bench *bench)
     plan->progress = isatty(STDERR_FILENO) == 1;
     snprintf(bench->uri, sizeof(bench->uri), "%s", settings->pool.uri);
     int result = check_numbers(settings);
+    if (result == EXIT_OK)
+        result = check_conflicts(settings);
     if (result == EXIT_OK)
         result = set_engine(bench);
     if (result == EXIT_OK)

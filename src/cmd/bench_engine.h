@@ -39,7 +39,7 @@ struct bench_plan {
     struct workload_dist dist;
     const char *dist_name;
     struct workload_space space;
-    uint64_t ops;                   /* 0: measure_ns decides */
+    uint64_t ops;                   /* of all processes; 0: measure_ns decides */
     uint64_t measure_ns, warmup_ns; /* virtual on a simulated pool */
     unsigned threads, coroutines;   /* of each compute node, of each thread */
     unsigned processes;             /* that take part */

@@ -461,13 +461,17 @@ static void leave_co(struct bench_thread *thread)
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
+/* What does not divide goes to the first clients, as records do when all of them are loaded or deleted. */
 static void set_quotas(struct bench_thread *thread)
 {
     const struct bench_plan *plan = thread->run->plan;
-    uint64_t clients = (uint64_t)thread->run->thread_count * plan->coroutines;
-    for (unsigned i = 0; i < plan->coroutines; i++)
-        thread->clients[i].quota =
-            plan->ops == 0 ? UINT64_MAX : (plan->ops + clients - 1) / clients;
+    uint64_t clients = (uint64_t)thread->run->thread_count * plan->coroutines * plan->processes;
+    for (unsigned i = 0; i < plan->coroutines; i++) {
+        struct bench_client *client = &thread->clients[i];
+        client->quota = plan->ops == 0
+                            ? UINT64_MAX
+                            : plan->ops / clients + (client->number < plan->ops % clients);
+    }
 }
 
 static void measure_simulated_co(struct bench_thread *thread)

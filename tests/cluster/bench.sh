@@ -51,6 +51,12 @@ bench --pool sim:compute=1,memory=2 "${SMALL[@]}" --workload update --seconds 0.
 expect "d['distribution']['write_round_trips']['share'] == {'4': 1}"
 bench --pool embedded:256M "${SMALL[@]}" --workload delete --ops 2000 --coroutines 8
 expect "d['ops'] == 2000 and d['not_found'] == 0"
+bench --pool sim:compute=2,memory=1 "${SMALL[@]}" --ops 5 --threads 2 --no-limit
+expect "d['ops'] == 5"
+bench --pool embedded:64M "${SMALL[@]}" --ops 23 --threads 2 --coroutines 3 --no-limit
+expect "d['ops'] == 23"
+bench --pool sim:compute=1,memory=2 "${SMALL[@]}" --without cache --ops 100 --no-limit
+expect "d['ops'] == 100 and d['cache_hit_ratio'] == 0"
 bench --pool embedded:256M "${SMALL[@]}" --workload update --key-size 100 --value-size 5000 --ops 500
 bench --pool embedded:256M --records 500 --workload insert --key-size 64 --span 32 --ops 500
 expect "d['node_size'] >= 32 * 80 and d['not_found'] == 0"
@@ -129,6 +135,16 @@ refuse "neither yes nor no" --pool embedded:64M --routed perhaps
 refuse "would destroy them" --pool embedded:64M --engine p-sherman --routed no
 refuse "--join-at" --pool embedded:64M --engine dex --join-at 1
 refuse "cannot hold such pairs" --pool embedded:64M --key-size 1024 --node-size 1024
+refuse "for no cache use --without cache" --pool embedded:64M --cache 0
+for option in ops span node-size memory-threads; do
+    refuse "--$option: 0 is too small" --pool sim: "--$option" 0
+done
+refuse "--ops and --seconds" --pool embedded:64M --ops 5 --seconds 1
+refuse "--span and --node-size" --pool embedded:64M --span 32 --node-size 1K
+refuse "only on a simulated pool" --pool embedded:64M --memory-threads 2
+refuse "only on a simulated pool" --pool "shm:$PREFIX" --memory-threads 2
+refuse "others cannot come" --pool sim:compute=2 --processes 2
+refuse "others cannot come" --pool embedded:64M --processes 2
 refuse "dex has no technique 'frob'; it has partition, .*, balance$" --pool embedded:64M --without log,frob
 refuse "sherman has no technique 'writeunlock'; it has combine, .*, merge$" --pool embedded:64M --engine fg+ \
     --without writeunlock

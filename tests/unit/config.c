@@ -25,6 +25,7 @@ static const struct config_option options[] = {
      .metavar = "N",
      .help = "Threads to run.",
      .default_text = "2",
+     .positive = true,
      CONFIG_U64_INTO(struct settings, threads)},
     {.name = "size",
      .metavar = "SIZE",
@@ -195,6 +196,7 @@ static void test_bad_values(void)
     CHECK_ERROR("--quiet: 'maybe' is not yes or no; use for example true or false",
                 "--quiet=maybe");
     CHECK_ERROR("--size: 'a?b' is not a size; use for example 8G", "--size=a\nb");
+    CHECK_ERROR("--threads: 0 is too small; use at least 1, or leave it out", "--threads=0");
 
     setenv("PANDO_SIZE", "12Q", 1);
     CHECK_ERROR("PANDO_SIZE: '12Q' is not a size; use for example 8G");
