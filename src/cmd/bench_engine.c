@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd/engine_name.h"
 #include "store/engines.h"
 #include "store/uri.h"
 
@@ -18,15 +19,6 @@ enum {
     BLOB_INLINE = 8,
     LEAF_FENCES = 48, /* see tree/node: a leaf's header but for its two fences */
     CELL_BYTES = 8,
-};
-
-/* Engines by other names: what is switched off (or on). */
-static const struct alias {
-    const char *name, *engine, *without;
-} aliases[] = {
-    {"fg+", "sherman",
-     "combine,onchip,hierarchical,queue,handover,twolevel,lockread,backoff,reuse,adopt,merge"},
-    {"p-sherman", "sherman", "+alone"},
 };
 
 /* What the workload `locks` can do without; offsets in struct bench_plan. */
@@ -280,21 +272,14 @@ static int set_engine(struct bench *bench)
 {
     const struct settings *settings = bench->settings;
     struct bench_plan *plan = &bench->plan;
-    struct alias alias = {.engine = settings->engine, .without = ""};
-    const char *more = settings->without == NULL ? "" : settings->without;
+    struct engine_name name;
 
-    for (size_t i = 0; i < sizeof(aliases) / sizeof(aliases[0]); i++) {
-        if (strcmp(aliases[i].name, settings->engine) == 0)
-            alias = aliases[i];
-    }
-    plan->engine_name = settings->engine;
-    plan->engine = store_engine(alias.engine);
-    if (plan->engine == NULL)
+    if (!engine_name_find(settings->engine, &name))
         return cmd_usage("bench", "--engine: there is no engine '%.32s'; use %s, fg+ or p-sherman",
                          settings->engine, store_engine_names());
-    int used = snprintf(bench->without, sizeof(bench->without), "%s%s%s", alias.without,
-                        alias.without[0] != '\0' && more[0] != '\0' ? "," : "", more);
-    if (used < 0 || (size_t)used >= sizeof(bench->without))
+    plan->engine_name = name.name;
+    plan->engine = name.engine;
+    if (!engine_name_without(&name, settings->without, bench->without, sizeof(bench->without)))
         return cmd_usage("bench", "--without: longer than %d characters", WITHOUT_BYTES - 1);
     plan->without = bench->without[0] != '\0' ? bench->without : NULL;
     for (size_t i = 0; i < LOCK_SWITCHES; i++)
@@ -350,7 +335,7 @@ static int set_workload(struct bench *bench)
     return EXIT_OK;
 }
 
-/* Of what the user wrote; what an alias switches off is the engine's, whatever the workload. */
+/* Of what the user wrote; what a baseline's name switches off is the engine's, whatever the workload. */
 static int check_without(const struct bench *bench)
 {
     const char *without = bench->settings->without;

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "cmd/check_workers.h"
 #include "cmd/cmd.h"
+#include "cmd/engine_name.h"
 #include "store/engines.h"
 
 enum {
@@ -31,7 +32,7 @@ struct settings {
 static const struct config_option options[] = {
     {.name = "engine",
      .metavar = "NAME",
-     .help = "The engine to check.",
+     .help = "The engine to check: dex, sherman, or fg+, which is sherman without its techniques.",
      .default_text = "dex",
      CONFIG_TEXT_INTO(struct settings, engine)},
     {.name = "seeds",
@@ -226,21 +227,37 @@ static int set_breaks(struct check *check)
     return result;
 }
 
-static int set_without(struct check *check)
+static int set_without(struct check *check, const struct engine_name *name)
 {
-    const struct engine_ops *engine = check->run.options.engine;
+    const struct engine_ops *engine = name->engine;
     const char *without = check->settings->without == NULL ? "" : check->settings->without;
     char error[LIST_BYTES];
 
-    if (strlen(without) >= sizeof(check->without))
+    if (!engine_name_without(name, without, check->without, sizeof(check->without)))
         return cmd_usage("check", "--without: longer than %d characters", LIST_BYTES - 1);
     if (engine_switches_check(engine->name, engine->switches, engine->switch_count, without, error,
                               sizeof(error)) != PANDO_OK)
         return cmd_usage("check", "--without: %s", error);
-    snprintf(check->without, sizeof(check->without), "%s", without);
     int result = set_breaks(check);
     check->run.options.without = check->without[0] != '\0' ? check->without : NULL;
     return result;
+}
+
+static int set_engine(struct check *check)
+{
+    const char *engine = check->settings->engine;
+    struct engine_name name;
+
+    if (!engine_name_find(engine, &name))
+        return cmd_usage("check", "--engine: there is no engine '%.32s'; use %s or fg+", engine,
+                         store_engine_names());
+    if (name.own_keys_only)
+        return cmd_usage("check",
+                         "--engine: %s is right only if compute nodes write only keys of their "
+                         "own, and here all write all; use sherman",
+                         engine);
+    check->run.options.engine = name.engine;
+    return set_without(check, &name);
 }
 
 static int check_count(const char *name, uint64_t value, uint64_t min, uint64_t max)
@@ -268,6 +285,11 @@ static int check_counts(const struct settings *settings)
     int result = EXIT_OK;
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && result == EXIT_OK; i++)
         result = check_count(counts[i].name, counts[i].value, counts[i].min, counts[i].max);
+    if (result == EXIT_OK && settings->ops < settings->nodes)
+        return cmd_usage("check",
+                         "--ops: %" PRIu64 " are too few for %" PRIu64
+                         " compute nodes; use at least one for each of --nodes",
+                         settings->ops, settings->nodes);
     return result;
 }
 
@@ -286,8 +308,7 @@ static int prepare(struct check *check, const struct settings *settings)
 {
     struct check_run *run = &check->run;
     check->settings = settings;
-    run->options = (struct check_options){.engine = store_engine(settings->engine),
-                                          .nodes = (unsigned)settings->nodes,
+    run->options = (struct check_options){.nodes = (unsigned)settings->nodes,
                                           .memory = (unsigned)settings->memory,
                                           .threads = (unsigned)settings->threads,
                                           .tasks = (unsigned)settings->tasks,
@@ -297,18 +318,15 @@ static int prepare(struct check *check, const struct settings *settings)
     int result = check_counts(settings);
     if (result != EXIT_OK)
         return result;
-    if (run->options.engine == NULL)
-        return cmd_usage("check", "--engine: there is no engine '%.32s'; use for example dex",
-                         settings->engine);
+    result = set_engine(check);
+    if (result != EXIT_OK)
+        return result;
     if (!parse_seeds(settings->seeds, &run->first_seed, &run->last_seed))
         return cmd_usage("check", "--seeds: '%.48s' is no range; use for example 1..200",
                          settings->seeds);
     if (!parse_faults(settings->faults, &run->options.faults))
         return cmd_usage("check", "--faults: '%.32s' is none of none, crash and all",
                          settings->faults);
-    result = set_without(check);
-    if (result != EXIT_OK)
-        return result;
     check->seeds = run->last_seed - run->first_seed + 1;
     if (settings->trace && check->seeds != 1)
         return cmd_usage("check", "--trace shows one seed; give it as --seeds N");

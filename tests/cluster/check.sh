@@ -27,4 +27,16 @@ refuse "--without: longer than 511 characters" --engine sherman --without "$(lis
 refuse "--break: longer than 511 characters" --engine sherman --break "$(list 128 cells)"
 refuse "--break: with --without longer than 511 characters" --engine sherman --without "$(list 80 merge)" \
     --break "$(list 20 cells)"
+
+# --- engines ---
+refuse "no engine 'frob'; use dex, sherman or fg+" --engine frob
+refuse "p-sherman is right only if" --engine p-sherman
+refuse "sherman has no technique 'frob'" --engine fg+ --without frob
+run "$PANDO" check --engine fg+ --seeds 1..5 --workers 1
+[[ $RC == 0 ]] && grep -q '^check fg+: 5 of 5 seeds, 0 violated; .* 0 merges' <<< "$OUT" || fail "fg+: $RC: $OUT $ERR"
+
+# --- numbers ---
+refuse "--ops: 2 are too few for 4 compute nodes" --ops 2 --nodes 4
+run "$PANDO" check --ops 4 --nodes 4 --seeds 1 --faults none
+[[ $RC == 0 ]] && grep -q '1 of 1 seeds, 0 violated' <<< "$OUT" || fail "an operation each: $RC: $OUT $ERR"
 echo "check: ok"
