@@ -256,11 +256,11 @@ void bench_join_loaded_co(struct bench_run *run, struct pool_session *session);
 bool bench_join_wait_co(struct bench_run *run, struct pool_session *session);
 
 /* Waits until every process has come here. */
-enum bench_meeting { BENCH_OPENED, BENCH_SPREAD, BENCH_MEETINGS };
+enum bench_meeting { BENCH_OPENED, BENCH_SPREAD, BENCH_DONE, BENCH_MEETINGS };
 bool bench_join_meet_co(struct bench_run *run, struct pool_session *session,
                         enum bench_meeting meeting);
 
-/* Takes its own names away; the first process waits until all have. */
+/* Says that it is done; the first process waits until all have, and takes all names away. */
 void bench_join_leave_co(struct bench_run *run, struct pool_session *session);
 
 #endif

@@ -2,7 +2,7 @@
  * bench_engine_join.c - several processes in one run. They meet through names in the pool's
  * directory: process i holds "TABLE.i"; the first that comes is 0, loads the table and makes
  * "TABLE.loaded"; all begin when that and the last name are there. Where they wait for each other
- * later, each makes another name.
+ * later, each makes another name. The first takes all of them away when all are done.
  */
 #include <string.h>
 
@@ -20,7 +20,7 @@ static void meeting_name(const struct bench_run *run, enum bench_meeting meeting
                          char *out, size_t out_bytes)
 {
     static const char *const names[BENCH_MEETINGS] = {
-        [BENCH_OPENED] = "opened", [BENCH_SPREAD] = "spread"};
+        [BENCH_OPENED] = "opened", [BENCH_SPREAD] = "spread", [BENCH_DONE] = "done"};
     snprintf(out, out_bytes, "%s.%s.%u", run->plan->table, names[meeting], process);
 }
 
@@ -97,23 +97,32 @@ bool bench_join_wait_co(struct bench_run *run, struct pool_session *session)
     return true;
 }
 
+/* Says that this process has come so far. */
+static bool name_make_co(struct bench_run *run, struct pool_session *session,
+                         enum bench_meeting meeting)
+{
+    char name[BENCH_TABLE_NAME_MAX + 16];
+    struct pool_table_options options = {.name = name, .engine = "bench", .key_max = 8};
+    struct pool_entry entry;
+    unsigned slot;
+
+    meeting_name(run, meeting, run->process, name, sizeof(name));
+    enum pando_status status = pool_table_create_co(session, &options, &slot, &entry);
+    if (status != PANDO_OK)
+        bench_fail(run, "%s: %s", name, pando_status_text(status));
+    return status == PANDO_OK;
+}
+
 bool bench_join_meet_co(struct bench_run *run, struct pool_session *session,
                         enum bench_meeting meeting)
 {
     char name[BENCH_TABLE_NAME_MAX + 16];
-    struct pool_table_options options = {.name = name, .engine = "bench", .key_max = 8};
     uint64_t deadline_ns = rt_now_ns() + PATIENCE_NS;
-    struct pool_entry entry;
-    unsigned slot;
 
     if (run->plan->processes == 1)
         return true;
-    meeting_name(run, meeting, run->process, name, sizeof(name));
-    enum pando_status status = pool_table_create_co(session, &options, &slot, &entry);
-    if (status != PANDO_OK) {
-        bench_fail(run, "%s: %s", name, pando_status_text(status));
+    if (!name_make_co(run, session, meeting))
         return false;
-    }
     for (unsigned i = 0; i < run->plan->processes; i++) {
         meeting_name(run, meeting, i, name, sizeof(name));
         while (!name_present_co(session, name)) {
@@ -127,35 +136,42 @@ bool bench_join_meet_co(struct bench_run *run, struct pool_session *session,
     return true;
 }
 
-/* Those of the meetings; some may not have taken place. */
-static void meetings_forget_co(struct bench_run *run, struct pool_session *session)
+/* All of a process's names; some meetings may not have taken place. */
+static void forget_co(struct bench_run *run, struct pool_session *session, unsigned process)
 {
     char name[BENCH_TABLE_NAME_MAX + 16];
+    enum pando_status status;
     for (int i = 0; i < BENCH_MEETINGS; i++) {
-        meeting_name(run, (enum bench_meeting)i, run->process, name, sizeof(name));
-        enum pando_status status = pool_table_drop_co(session, name);
+        meeting_name(run, (enum bench_meeting)i, process, name, sizeof(name));
+        status = pool_table_drop_co(session, name);
         (void)status;
     }
+    name_of(run, process, name, sizeof(name));
+    status = pool_table_drop_co(session, name);
+    (void)status;
 }
 
+/* Nobody takes away a name that another may still be waiting for: the others only say that they are
+ * done, and the first takes all names away when all have said so. */
 void bench_join_leave_co(struct bench_run *run, struct pool_session *session)
 {
     char name[BENCH_TABLE_NAME_MAX + 16];
+    uint64_t deadline_ns = rt_now_ns() + PATIENCE_NS;
     if (run->plan->processes == 1)
         return;
-    meetings_forget_co(run, session);
-    name_of(run, run->process, name, sizeof(name));
-    enum pando_status status = pool_table_drop_co(session, name);
-    if (status != PANDO_OK)
-        bench_fail(run, "%s: %s", name, pando_status_text(status));
-    if (run->process != 0)
+    if (run->process != 0) {
+        (void)name_make_co(run, session, BENCH_DONE);
         return;
-    uint64_t deadline_ns = rt_now_ns() + PATIENCE_NS;
+    }
     for (unsigned i = 1; i < run->plan->processes; i++) {
-        while (present_co(run, session, i) && rt_now_ns() < deadline_ns)
+        meeting_name(run, BENCH_DONE, i, name, sizeof(name));
+        while (present_co(run, session, i) && !name_present_co(session, name) &&
+               rt_now_ns() < deadline_ns)
             rt_sleep_co(POLL_NS);
     }
+    for (unsigned i = 0; i < run->plan->processes; i++)
+        forget_co(run, session, i);
     snprintf(name, sizeof(name), "%s.loaded", run->plan->table);
-    status = pool_table_drop_co(session, name);
+    enum pando_status status = pool_table_drop_co(session, name);
     (void)status; /* not there if the load failed */
 }

@@ -113,6 +113,13 @@ for name in first second; do
     [[ $(field "$DIR/$name.json" "d['ops'] > 0 and d['engine_per_op']['forwarded'] < 0.01") == True ]] ||
         fail "a process works on keys of the other: $(cat "$DIR/$name.json")"
 done
+SHARED=(bench --pool "shm:$PREFIX" "${SMALL[@]}" --ops 11 --threads 2 --no-limit --processes 2)
+start first "$PANDO" "${SHARED[@]}" --json "$DIR/first.json"
+ONE=$PID
+run "$PANDO" "${SHARED[@]}" --json "$DIR/second.json"
+[[ $RC == 0 ]] && wait "$ONE" || fail "11 operations of two processes: $ERR $(cat "$DIR/first.err")"
+[[ $(($(field "$DIR/first.json" "d['ops']") + $(field "$DIR/second.json" "d['ops']"))) == 11 ]] ||
+    fail "two processes did not share 11 operations"
 run "$PANDO" bench --pool "shm:$PREFIX" "${SMALL[@]}" --ops 100
 [[ $RC == 0 ]] || fail "the name of the table was not given back: $ERR"
 
