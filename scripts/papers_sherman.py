@@ -4,6 +4,7 @@ from papers_lab import Page, number, plot, share, times
 # --- what is run ---
 
 CLUSTER = "sim:nic=cx5,compute=8,memory=8"
+TINY_CLUSTER = "sim:nic=cx5,compute=2,memory=2"
 REST = "lockread,backoff,reuse,adopt,merge"  # beyond the paper: never part of what is compared with it
 LADDER = [  # the paper's name, engine, what is switched off
     ("FG+", "fg+", ""),
@@ -35,11 +36,14 @@ class ShermanLab:
     def __init__(self, lab):
         self.lab = lab
         self.quick = lab.quick
-        self.records = 1_000_000 if lab.quick else 100_000_000
-        self.middle = 1_000_000 if lab.quick else 10_000_000  # where the size matters less
-        self.long_keys = 200_000 if lab.quick else 2_000_000
+        self.tiny = lab.tiny
+        self.records = 20_000 if lab.tiny else 1_000_000 if lab.quick else 100_000_000
+        self.middle = 20_000 if lab.tiny else 1_000_000 if lab.quick else 10_000_000  # where the size matters less
+        self.long_keys = 5_000 if lab.tiny else 200_000 if lab.quick else 2_000_000
 
     def bench(self, name, *arguments, pool=CLUSTER, threads=22):
+        if self.tiny:
+            pool, threads = TINY_CLUSTER, 2
         return self.lab.bench(name, *arguments, pool=pool, threads=threads)
 
     def run(self, system, workload, dist, *more, records=None, seconds=None, warmup=None,
@@ -47,6 +51,8 @@ class ShermanLab:
         engine, without = SYSTEMS[system]
         if seconds is None:
             seconds, warmup = self.times(system, workload, dist)
+        if self.tiny:
+            seconds, warmup = 0.001, 0.001
         arguments = ["--engine", engine, "--workload", workload, "--dist", dist, "--records",
                      records or self.records, "--coroutines", coroutines, "--seconds", f"{seconds:.6f}",
                      "--warmup", f"{warmup:.6f}"]
@@ -349,10 +355,12 @@ CLOSING = """## Where it differs, and why
 def write(lab, out, only):
     """docs/results/sherman.md and its plots."""
     page, lab = Page(), ShermanLab(lab)
-    mode = "--quick: 1 M records, so skewed figures are lower" if lab.quick else "full"
+    mode = ("--tiny" if lab.tiny else "--quick: 1 M records, so skewed figures are lower" if lab.quick
+            else "full")
     if only:
         mode += f"; only {', '.join(only)}"
-    page.add(INTRODUCTION.format(mode=mode, cluster=CLUSTER, records=lab.records))
+    page.add(INTRODUCTION.format(mode=mode, cluster=TINY_CLUSTER if lab.tiny else CLUSTER,
+                                 records=lab.records))
     for experiment in EXPERIMENTS:
         if not only or experiment.__name__ in only:
             experiment(lab, page, out)
