@@ -148,6 +148,11 @@ struct pando_options {
      * TLS that needs tls_cert and tls_key. */
     const char *peer_listen;
     const char *peer_advertise;
+
+    /* NULL or "pool": what was acknowledged is in the pool, and survives this process. "none": the engine dex
+     * keeps changes in its cache until the cache needs the room, which is faster, and this process's death
+     * loses those; it may lose a leaf with them. */
+    const char *durability;
 };
 
 /* Joins a pool, and starts one thread that keeps this process its member and one that answers other

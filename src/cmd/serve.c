@@ -20,7 +20,7 @@ struct settings {
     struct cmd_pool pool;
     const char *listen, *tls_listen;
     const char *server_cert, *server_key, *server_ca;
-    const char *password_file, *readonly_password_file, *metrics, *engine;
+    const char *password_file, *readonly_password_file, *metrics, *engine, *durability;
     uint64_t threads, max_clients, output_limit, cache;
     uint64_t idle_timeout, stalled_timeout;
     bool protected_mode, hints;
@@ -81,6 +81,13 @@ static const struct config_option options[] = {
      .help = "Memory for the index of each table; 0 takes the engine's default.",
      .default_text = "0",
      CONFIG_SIZE_INTO(struct settings, cache)},
+    {.name = "durability",
+     .metavar = "WHERE",
+     .help = "pool: what was acknowledged survives this server. none: the engine dex keeps changes "
+             "in its "
+             "cache, which is faster, and they die with it.",
+     .default_text = "pool",
+     CONFIG_TEXT_INTO(struct settings, durability)},
     {.name = "serve-tls",
      .metavar = "HOST:PORT",
      .help = "Serve clients with TLS 1.3 here, too.",
@@ -119,6 +126,9 @@ static int check(const struct settings *settings)
                          (unsigned long long)settings->threads, SERVER_THREADS_MAX);
     if (settings->max_clients == 0)
         return cmd_usage("serve", "--max-clients: 0 would serve nobody; use for example 10000");
+    if (strcmp(settings->durability, "pool") != 0 && strcmp(settings->durability, "none") != 0)
+        return cmd_usage("serve", "--durability: '%.32s' is neither pool nor none",
+                         settings->durability);
     if (settings->output_limit < 1u << 20)
         return cmd_usage("serve", "--output-limit: too small; use at least 1M");
     if (settings->tls_listen != NULL &&
@@ -211,6 +221,7 @@ static int serve_pool(const struct settings *settings, struct env *env)
         .idle_timeout_ms = settings->idle_timeout / RT_NS_PER_MS,
         .stalled_timeout_ms = settings->stalled_timeout / RT_NS_PER_MS,
         .cache_bytes = settings->cache,
+        .not_durable = strcmp(settings->durability, "none") == 0,
         .engine = settings->engine,
         .password_file = settings->password_file,
         .readonly_password_file = settings->readonly_password_file,

@@ -48,6 +48,7 @@ struct engine_shape {
 struct engine_config {
     const char *without;  /* comma-separated techniques to switch off; NULL for none */
     uint64_t cache_bytes; /* 0: the engine's default */
+    bool not_durable; /* what is acknowledged may be lost if this process dies, if that is faster */
     bool
         kept; /* the caller calls engine_keep_co; otherwise a task of the engine's does, on the loop
                 * that opens the table, in the session that does: both are there until it is closed */
@@ -55,7 +56,7 @@ struct engine_config {
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* The engine of that name; NULL for an unknown one. Engines are registered by src/store. */
+/* An empty table. EXISTS: there is one of that name. INVALID, TOO_LARGE: as engine_shape_check says. */
 PANDO_MUST_CHECK enum pando_status engine_create_co(const struct engine_ops *ops,
                                                     struct pool_session *session, const char *name,
                                                     const struct engine_shape *shape);

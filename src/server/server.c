@@ -291,7 +291,8 @@ static void open_store_co(struct server *server, const struct env_place *place)
     struct store_options options = {.env = place->env,
                                     .fabric = place->fabric,
                                     .name = "pando serve",
-                                    .cache_bytes = server->options.cache_bytes};
+                                    .cache_bytes = server->options.cache_bytes,
+                                    .not_durable = server->options.not_durable};
     char error[SERVER_ERROR_BYTES] = "";
     enum pando_status status = store_open_co(&options, &server->store, error, sizeof(error));
     if (status != PANDO_OK) {

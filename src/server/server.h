@@ -25,6 +25,7 @@ struct server_options {
     uint64_t idle_timeout_ms;    /* 0: idle clients stay */
     uint64_t stalled_timeout_ms; /* a client that does not take its replies */
     uint64_t cache_bytes;        /* of each table's index; 0: the engine's default */
+    bool not_durable;            /* what was acknowledged may be lost with the server */
     const char *engine;          /* of the databases' tables; NULL: the default */
     const char *password_file;   /* NULL: none is asked for */
     const char *readonly_password_file;

@@ -44,6 +44,8 @@ static void member_main(void *arg)
         .fabric = env_fabric(pool->env),
         .name = opening->options->name == NULL ? "libpando" : opening->options->name,
         .cache_bytes = opening->options->cache_bytes,
+        .not_durable = opening->options->durability != NULL &&
+                       strcmp(opening->options->durability, "none") == 0,
     };
     pool->main_task = rt_task_self();
     enum pando_status status =
@@ -171,6 +173,12 @@ enum pando_status pando_open(const struct pando_options *given, struct pando_poo
     STRUCT_TAKEN(options, given);
     if (options.uri == NULL) {
         snprintf(error, error_bytes, "no pool was named; set uri, for example to embedded:256M");
+        return PANDO_INVALID;
+    }
+    if (options.durability != NULL && strcmp(options.durability, "pool") != 0 &&
+        strcmp(options.durability, "none") != 0) {
+        snprintf(error, error_bytes, "durability '%.32s' is neither pool nor none",
+                 options.durability);
         return PANDO_INVALID;
     }
     return open_checked(&options, out, error, error_bytes);

@@ -36,8 +36,10 @@ static struct store *store_create(const struct store_options *options)
     store->fabric = options->fabric;
     store->pool_options = (struct pool_options){
         .memory_nodes = (uint16_t)env_memory_nodes(options->env), .name = store->name};
-    store->config = (struct engine_config){
-        .without = store->without, .cache_bytes = options->cache_bytes, .kept = true};
+    store->config = (struct engine_config){.without = store->without,
+                                           .cache_bytes = options->cache_bytes,
+                                           .not_durable = options->not_durable,
+                                           .kept = true};
     rt_waitq_init(&store->reborn);
     rt_waitq_init(&store->free);
     rt_waitq_init(&store->wake);

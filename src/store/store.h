@@ -30,6 +30,7 @@ struct store_options {
     struct fabric *fabric;
     const char *name;     /* for people, in `pando status` */
     uint64_t cache_bytes; /* of each table; 0: the engine's default */
+    bool not_durable;     /* as struct engine_config has it */
     const char *without;  /* techniques to switch off; NULL: none */
 };
 

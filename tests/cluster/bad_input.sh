@@ -36,6 +36,7 @@ for command in memory status shell fabric-bench serve; do
     grep -q "Example:" <<< "$OUT" || fail "$command --help has no example"
     expect 2 "frobnicate" "$PANDO" "$command" --frobnicate
 done
+expect 2 "neither pool nor none" "$PANDO" serve --pool embedded:64M --durability perhaps
 expect 2 "did you mean --listen" "$PANDO" memory --lisen 127.0.0.1:0
 expect 2 "listen HOST:PORT, --shm NAME" "$PANDO" memory
 expect 2 "'lots' is not a size" "$PANDO" memory --shm "$PREFIX" --size lots

@@ -62,6 +62,10 @@ static void test_open(void)
     options = (struct pando_options){.size = sizeof(options)};
     CHECK_STATUS(pando_open(&options, &none, error, sizeof(error)), PANDO_INVALID);
     CHECK(strstr(error, "uri") != NULL);
+    options.uri = "embedded:64M";
+    options.durability = "maybe";
+    CHECK_STATUS(pando_open(&options, &none, error, sizeof(error)), PANDO_INVALID);
+    CHECK(strstr(error, "maybe") != NULL);
     CHECK_OK(pando_close(NULL));
     CHECK_STATUS(pando_table_create(NULL, "t", NULL), PANDO_INVALID);
     CHECK(strcmp(pando_version(), "") != 0);

@@ -264,7 +264,7 @@ static enum pando_status read_entry_co(struct dex_table *table, struct pool_sess
     table->layout.unchecked = !table->on.cells;
     table->inline_max = inline_max(shape);
     /* Of a pool that ends with this process nobody could read a log. */
-    if (pool_private(table->pool))
+    if (pool_private(table->pool) || config->not_durable)
         table->on.log = false;
     return PANDO_OK;
 }

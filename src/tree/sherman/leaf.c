@@ -145,15 +145,6 @@ static enum pando_status rewrite_co(struct change *change, const struct node_ent
                               last && change->header.no_high);
 }
 
-/* How many words of the payload differ. */
-static uint32_t words_changed(const uint8_t *a, const uint8_t *b, uint32_t bytes)
-{
-    uint32_t changed = 0;
-    for (uint32_t at = 8; at < bytes; at += 8)
-        changed += memcmp(a + at, b + at, 8) != 0;
-    return changed;
-}
-
 /* Clearing all of it would take as long as the rest of a small change. */
 static void cells_begin(struct cells *cells)
 {
@@ -194,7 +185,7 @@ static bool cells_store(struct change *change, struct cells *cells, enum leaf_fi
         return false;
     leaf_cell_build(layout, &change->header, offset, bytes, entry, cell);
     if (found == LEAF_FOUND) {
-        if (entry->flags != slot->entry.flags || words_changed(cell, node + offset, bytes) > 1)
+        if (!leaf_one_word(node + offset, cell, bytes))
             return false;
         cells_add(change, cells, offset, cell, bytes);
     } else {

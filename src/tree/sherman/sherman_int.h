@@ -135,7 +135,7 @@ PANDO_MUST_CHECK enum pando_status sherman_try_lock_co(struct sherman *self, fab
                                                        struct sherman_lock *lock);
 
 /* Sends the last writes under a lock and releases it, or passes it on. The operations are on the
- * lock's node. There is room for two more in `ops`. OK, FENCED, or UNKNOWN: this member gave itself
+ * lock's node. There is room for one more in `ops`. OK, FENCED, or UNKNOWN: this member gave itself
  * up, because it could neither finish nor take back what it had begun. */
 PANDO_MUST_CHECK enum pando_status sherman_commit_co(struct sherman *self,
                                                      struct sherman_lock *lock,

@@ -6,11 +6,10 @@
 
 #include "base/assert.h"
 #include "engine/entry.h"
+#include "tree/node/node_fmt.h"
 #include "tree/sherman/sherman_int.h"
 
 static const uint64_t CACHE_BYTES = (uint64_t)256 << 20;
-
-enum { ENTRY_FORMAT = 0 }; /* what entries of this engine have always had there */
 
 /* ---- switches -------------------------------------------------------------------------------- */
 
@@ -61,7 +60,8 @@ static enum pando_status create_co(struct pool_session *session, const char *nam
     if (status != PANDO_OK)
         return status;
     /* The name first, with no root yet: the table's number is in every cell. */
-    status = engine_entry_create_co(session, name, &sherman_engine, ENTRY_FORMAT, shape, &entry);
+    status =
+        engine_entry_create_co(session, name, &sherman_engine, NODE_FORMAT_VERSION, shape, &entry);
     if (status != PANDO_OK)
         return status;
     status = pool_alloc_co(session, POOL_ANY_NODE, shape->node_bytes, &block);
@@ -116,8 +116,8 @@ static enum pando_status table_fill(struct sherman_table *table, struct pool_ses
     }
     if (table->on.alone)
         table->on.merge = false; /* a neighbour may be another's */
-    status = engine_entry_open_co(session, name, &sherman_engine, ENTRY_FORMAT, &entry, error,
-                                  error_bytes);
+    status = engine_entry_open_co(session, name, &sherman_engine, NODE_FORMAT_VERSION, &entry,
+                                  error, error_bytes);
     if (status != PANDO_OK)
         return status;
     table->slot = entry.slot;
