@@ -20,34 +20,6 @@ static enum pando_status copy_value_co(struct sherman *self, const struct node_e
     return PANDO_OK;
 }
 
-/* What mostly happens: the cache knows the leaf, and that is whole. Does what sherman_find_co would do then, without
- * what that has for all else, which is a tenth of a get's time. False: the ordinary way. */
-static bool leaf_at_once_co(struct sherman *self, const struct sherman_target *target,
-                            uint8_t *bytes, struct node_header *header)
-{
-    struct sherman_table *table = self->table;
-    struct index_cache_hit hit;
-
-    if (!table->on.cache || !index_cache_find(table->cache, target->key, 0, false, &hit) ||
-        hit.child_level != 0)
-        return false;
-    struct fabric_endpoint *endpoint =
-        pool_endpoint(self->base.session, fabric_address_node(hit.child));
-    if (fabric_broken(endpoint))
-        return false;
-    struct fabric_op read =
-        fabric_read(fabric_address_offset(hit.child), bytes, table->layout.node_bytes);
-    struct fabric_list list = {.ops = &read, .count = 1};
-    uint64_t posted_ns = rt_coarse_ns();
-    fabric_post(endpoint, &list);
-    if (fabric_wait_co(&list) != PANDO_OK || !pool_recent(posted_ns) ||
-        !node_header_read(&table->layout, hit.child, bytes, header) || header->level != 0 ||
-        sherman_fits(self, target, header) != FIT)
-        return false;
-    sherman_count(&table->hits);
-    return true;
-}
-
 enum pando_status sherman_get_co(struct engine *engine, struct slice key, void *value,
                                  size_t capacity, size_t *size)
 {
@@ -56,18 +28,15 @@ enum pando_status sherman_get_co(struct engine *engine, struct slice key, void *
     struct sherman_target target = {.key = key};
     struct scratch *scratch = scratch_take(self);
     unsigned looks = 0;
-    enum pando_status status = PANDO_OK;
+    enum pando_status status;
 
     rt_charge(RT_COST_OPERATION);
-    struct node_header header;
-    bool there = leaf_at_once_co(self, &target, scratch->node, &header);
-    while (status == PANDO_OK) {
+    do {
+        struct node_header header;
         struct leaf_slot slot;
-        if (!there)
-            status = sherman_find_co(self, &target, scratch->node, &header);
+        status = sherman_find_co(self, &target, scratch->node, &header);
         if (status != PANDO_OK)
             break;
-        there = false;
         enum leaf_find found = leaf_find(&table->layout, &header, scratch->node, key, &slot);
         if (found == LEAF_ABSENT) {
             status = PANDO_NOT_FOUND;
@@ -80,7 +49,7 @@ enum pando_status sherman_get_co(struct engine *engine, struct slice key, void *
             /* The blob was freed between the two READs: the pair has another value now. */
         }
         status = sherman_torn_co(self, key, &looks);
-    }
+    } while (status == PANDO_OK);
     scratch_give(self, scratch);
     return status;
 }
