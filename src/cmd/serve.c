@@ -13,6 +13,7 @@
 #include "rt/io.h"
 #include "server/server.h"
 #include "store/engines.h"
+#include "store/store.h"
 
 enum { ERROR_BYTES = 512, FILES_BESIDES_CLIENTS = 128 };
 
@@ -126,7 +127,8 @@ static int check(const struct settings *settings)
                          (unsigned long long)settings->threads, SERVER_THREADS_MAX);
     if (settings->max_clients == 0)
         return cmd_usage("serve", "--max-clients: 0 would serve nobody; use for example 10000");
-    if (strcmp(settings->durability, "pool") != 0 && strcmp(settings->durability, "none") != 0)
+    bool not_durable;
+    if (!store_durability_parse(settings->durability, &not_durable))
         return cmd_usage("serve", "--durability: '%.32s' is neither pool nor none",
                          settings->durability);
     if (settings->output_limit < 1u << 20)
@@ -221,7 +223,6 @@ static int serve_pool(const struct settings *settings, struct env *env)
         .idle_timeout_ms = settings->idle_timeout / RT_NS_PER_MS,
         .stalled_timeout_ms = settings->stalled_timeout / RT_NS_PER_MS,
         .cache_bytes = settings->cache,
-        .not_durable = strcmp(settings->durability, "none") == 0,
         .engine = settings->engine,
         .password_file = settings->password_file,
         .readonly_password_file = settings->readonly_password_file,
@@ -232,6 +233,7 @@ static int serve_pool(const struct settings *settings, struct env *env)
         .tls_ca = settings->server_ca,
         .metrics_listen = settings->metrics,
     };
+    (void)store_durability_parse(settings->durability, &server_options.not_durable);
     struct serve serve = {.settings = settings};
     char error[ERROR_BYTES] = "";
     sigset_t signals;

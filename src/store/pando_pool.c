@@ -44,9 +44,9 @@ static void member_main(void *arg)
         .fabric = env_fabric(pool->env),
         .name = opening->options->name == NULL ? "libpando" : opening->options->name,
         .cache_bytes = opening->options->cache_bytes,
-        .not_durable = opening->options->durability != NULL &&
-                       strcmp(opening->options->durability, "none") == 0,
     };
+    if (opening->options->durability != NULL) /* looked at before */
+        (void)store_durability_parse(opening->options->durability, &options.not_durable);
     pool->main_task = rt_task_self();
     enum pando_status status =
         store_open_co(&options, &pool->store, opening->error, opening->error_bytes);
@@ -175,8 +175,8 @@ enum pando_status pando_open(const struct pando_options *given, struct pando_poo
         snprintf(error, error_bytes, "no pool was named; set uri, for example to embedded:256M");
         return PANDO_INVALID;
     }
-    if (options.durability != NULL && strcmp(options.durability, "pool") != 0 &&
-        strcmp(options.durability, "none") != 0) {
+    bool not_durable;
+    if (options.durability != NULL && !store_durability_parse(options.durability, &not_durable)) {
         snprintf(error, error_bytes, "durability '%.32s' is neither pool nor none",
                  options.durability);
         return PANDO_INVALID;

@@ -50,6 +50,12 @@ static struct store *store_create(const struct store_options *options)
     return store;
 }
 
+bool store_durability_parse(const char *text, bool *not_durable)
+{
+    *not_durable = strcmp(text, "none") == 0;
+    return *not_durable || strcmp(text, "pool") == 0;
+}
+
 enum pando_status store_open_co(const struct store_options *options, struct store **out,
                                 char *error, size_t error_bytes)
 {

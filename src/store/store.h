@@ -34,6 +34,9 @@ struct store_options {
     const char *without;  /* techniques to switch off; NULL: none */
 };
 
+/* "pool" or "none", as people say it; false for anything else. */
+bool store_durability_parse(const char *text, bool *not_durable);
+
 /* Joins the pool. The calling loop keeps the heartbeat: it runs until store_close_co. Errors as one
  * line for a person. */
 PANDO_MUST_CHECK enum pando_status store_open_co(const struct store_options *options,
