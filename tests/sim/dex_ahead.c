@@ -83,16 +83,11 @@ static void member_task(void *arg)
     done++;
 }
 
-static void nobody_task(void *arg)
-{
-    (void)arg;
-}
-
 int main(void)
 {
     struct dex_world place;
     dex_world_build(&place, 3, 9);
-    dex_world_run(&place, member_task, nobody_task);
+    dex_world_run(&place, member_task, NULL);
     CHECK_EQ_U64(done, 1);
     return 0;
 }

@@ -74,16 +74,11 @@ static void member_task(void *arg)
     done = true;
 }
 
-static void nobody_task(void *arg)
-{
-    (void)arg;
-}
-
 int main(void)
 {
     struct dex_world place;
     dex_world_build(&place, 5, 9);
-    dex_world_run(&place, member_task, nobody_task);
+    dex_world_run(&place, member_task, NULL);
     CHECK(done);
     return 0;
 }

@@ -115,16 +115,11 @@ static void owner_task(void *arg)
     world.done = true;
 }
 
-static void no_task(void *arg)
-{
-    (void)arg;
-}
-
 int main(void)
 {
     struct dex_world place;
     dex_world_build(&place, 3, 33);
-    dex_world_run(&place, owner_task, no_task);
+    dex_world_run(&place, owner_task, NULL);
     CHECK(world.done);
     return 0;
 }

@@ -44,11 +44,12 @@ static inline void dex_world_build(struct dex_world *world, uint64_t seed, size_
     }
 }
 
-/* Each task gets its fabric. Until nothing is left to do; the world ends with it. */
+/* Each task gets its fabric; second may be NULL. Until nothing is left to do; the world ends with it. */
 static inline void dex_world_run(struct dex_world *world, rt_fn first, rt_fn second)
 {
     CHECK_OK(rt_spawn(fabric_sim_loop(world->members[0], 0), first, world->members[0]));
-    CHECK_OK(rt_spawn(fabric_sim_loop(world->members[1], 0), second, world->members[1]));
+    if (second != NULL)
+        CHECK_OK(rt_spawn(fabric_sim_loop(world->members[1], 0), second, world->members[1]));
     CHECK(sim_run(fabric_sim_world(world->net), 60 * RT_NS_PER_S) == SIM_QUIET);
     fabric_sim_destroy(world->net);
     memnode_close(world->memnode);

@@ -129,11 +129,6 @@ static void member_task(void *arg)
     done++;
 }
 
-static void nobody_task(void *arg)
-{
-    (void)arg;
-}
-
 int main(void)
 {
     static const struct engine_ops *const engines[] = {&sherman_engine, &dex_engine};
@@ -142,7 +137,7 @@ int main(void)
         struct dex_world place;
         test = (struct test){.ops = i < 4 ? engines[i / 2] : NULL, .shape = &shapes[i % 2]};
         dex_world_build(&place, 11 + i, CHUNKS);
-        dex_world_run(&place, member_task, nobody_task);
+        dex_world_run(&place, member_task, NULL);
     }
     CHECK_EQ_U64(done, runs);
     return 0;
