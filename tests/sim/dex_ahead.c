@@ -1,10 +1,10 @@
 /*
  * Scans READ ahead in both directions, also when the cache is full and few leaves are kept: in virtual time, against
- * the same without `prefetch`.
+ * the same without `prefetch`. Many of them share the smallest cache there is without waiting for each other's frames.
  */
 #include "sim/dex_world.h"
 
-enum { KEYS = 20 * 1000, CACHE_BYTES = 100 * 1024 };
+enum { KEYS = 20 * 1000, CACHE_BYTES = 100 * 1024, CROWD = 16 };
 
 static const struct engine_shape shape = {
     .key_size = 8, .value_size = 8, .key_max = 8, .value_inline = 8, .node_bytes = 1024};
@@ -55,6 +55,42 @@ static uint64_t scan_ns_co(struct dex_member *self, bool reverse, const char *wi
     return took_ns;
 }
 
+/* ---- a crowd --------------------------------------------------------------------------------- */
+
+struct crowd {
+    struct engine *engine;
+    unsigned done;
+};
+
+static void scan_task(void *arg)
+{
+    struct crowd *crowd = arg;
+    struct engine_range range = {.no_high = true, .reverse = crowd->done % 2 == 0};
+    unsigned count = 0;
+    CHECK_OK(engine_scan_co(crowd->engine, &range, count_pair, &count));
+    CHECK_EQ_U64(count, KEYS);
+    crowd->done++;
+}
+
+static void crowd_co(struct dex_member *self)
+{
+    struct engine_config config = {.cache_bytes = 1};
+    struct crowd crowd = {0};
+    char error[256];
+
+    CHECK_OK(engine_open_co(&dex_engine, self->session, "t", &config, &self->table, error,
+                            sizeof(error)));
+    CHECK_OK(engine_attach_co(self->table, self->session, &crowd.engine));
+    for (int i = 0; i < CROWD; i++)
+        CHECK_OK(rt_spawn(rt_loop_self(), scan_task, &crowd));
+    while (crowd.done < CROWD)
+        rt_sleep_co(RT_NS_PER_MS);
+    engine_detach_co(crowd.engine);
+    engine_close_co(self->table, self->session);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
 static void load_co(struct dex_member *self)
 {
     struct engine *engine;
@@ -79,6 +115,7 @@ static void member_task(void *arg)
                reverse ? "reverse" : "forward", one_by_one / 1000, ahead / 1000);
         CHECK(ahead < one_by_one / 4 * 3);
     }
+    crowd_co(&self);
     dex_leave_co(&self);
     done++;
 }

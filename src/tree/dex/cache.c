@@ -14,9 +14,13 @@
 enum {
     SAMPLES = 2,
     SAMPLE_TRIES = 32, /* for one that is in use */
-    TRIES_MAX = 4000,
+    TRIES = 16,        /* before waiting, or going on without */
     DEPTH_MAX = 32,
 };
+
+/* Longer than any READ takes, also on a machine that is busy with other things: those who have the frames are waiting
+ * for their READs, or for a processor. */
+static const uint64_t WAIT_NS = 10 * RT_NS_PER_S;
 
 /* ---- free frames ----------------------------------------------------------------------------- */
 
@@ -284,37 +288,57 @@ static uint32_t sample(struct dex *self)
     return index;
 }
 
-enum pando_status dex_frame_co(struct dex *self, uint32_t *out)
+/* Makes one free if none is. */
+static bool take_co(struct dex *self, uint32_t *out)
 {
     struct dex_table *table = self->table;
 
-    for (int tries = 0; tries < TRIES_MAX; tries++) {
-        if (self->free_count == 0)
-            free_refill(self);
-        uint32_t back = dex_lend_back(self);
-        if (back != FRAME_NONE)
-            free_push(self, back);
-        for (int i = 0; i < SAMPLES && self->free_count == 0; i++)
-            cool_co(self, sample(self));
-        if (self->free_count == 0)
-            dex_let_go(self, cooling_oldest(&table->cooling, prng_next(&self->prng)));
-        if (self->free_count == 0)
-            free_refill(self);
-        if (self->free_count > 0) {
-            uint32_t index = self->free_frames[--self->free_count];
-            frame_latch_co(
-                frame_at(&table->frames, index)); /* a sampler may just be looking at it */
-            *out = index;
-            return PANDO_OK;
-        }
+    if (self->free_count == 0)
+        free_refill(self);
+    uint32_t back = dex_lend_back(self);
+    if (back != FRAME_NONE)
+        free_push(self, back);
+    for (int i = 0; i < SAMPLES && self->free_count == 0; i++)
+        cool_co(self, sample(self));
+    if (self->free_count == 0)
+        dex_let_go(self, cooling_oldest(&table->cooling, prng_next(&self->prng)));
+    if (self->free_count == 0)
+        free_refill(self);
+    if (self->free_count == 0)
+        return false;
+    *out = self->free_frames[--self->free_count];
+    frame_latch_co(frame_at(&table->frames, *out)); /* a sampler may just be looking at it */
+    return true;
+}
+
+bool dex_frame_try_co(struct dex *self, uint32_t *out)
+{
+    for (int tries = 0; tries < TRIES; tries++) {
+        if (take_co(self, out))
+            return true;
+    }
+    return false;
+}
+
+enum pando_status dex_frame_co(struct dex *self, uint32_t *out)
+{
+    struct dex_table *table = self->table;
+    struct frame_pause pause = {0};
+    uint64_t begin_ns = 0;
+
+    while (!dex_frame_try_co(self, out)) {
+        uint64_t now_ns = rt_now_ns();
+        begin_ns = begin_ns == 0 ? now_ns : begin_ns;
         if (pool_fenced(table->pool))
             return PANDO_FENCED;
-        if (tries % 16 == 15)
-            rt_sleep_co(RT_NS_PER_US);
+        if (now_ns - begin_ns > WAIT_NS) {
+            log_error("no frame of the cache becomes free", log_u64("table", table->id),
+                      log_u64("frames", table->frames.count));
+            return PANDO_TIMEOUT;
+        }
+        frame_pause_co(&pause);
     }
-    log_error("no frame of the cache becomes free", log_u64("table", table->id),
-              log_u64("frames", table->frames.count));
-    return PANDO_TIMEOUT;
+    return PANDO_OK;
 }
 
 /* ---- new contents for an inner page ---------------------------------------------------------- */

@@ -261,8 +261,12 @@ PANDO_MUST_CHECK enum pando_status dex_write_back_co(struct dex *self, uint32_t 
 
 /* ---- cache.c: which pages are kept ----------------------------------------------------------- */
 
-/* A frame that is FREE, with its latch held. TIMEOUT: none could be had. */
+/* A frame that is FREE, with its latch held. TIMEOUT: none could be had. Waits for others to be done with theirs: not
+ * for those who have one already, who would wait for each other. */
 PANDO_MUST_CHECK enum pando_status dex_frame_co(struct dex *self, uint32_t *frame);
+
+/* The same without waiting. */
+PANDO_MUST_CHECK bool dex_frame_try_co(struct dex *self, uint32_t *frame);
 
 /* Gives back one that is in nobody's way any more: not in the mapping; its latch is held. */
 void dex_frame_free(struct dex *self, uint32_t frame);

@@ -100,8 +100,8 @@ void dex_lend_co(struct dex *self, const struct records_ticket *ticket)
         records_lent(&table->records) >= table->records.most ||
         ((fresh || ticket->room) && !table->on.lend_wildly))
         return;
-    if (dex_frame_co(self, &index) != PANDO_OK)
-        return; /* whoever needs one will say why */
+    if (!dex_frame_try_co(self, &index))
+        return;
     atomic_fetch_sub_explicit(&table->lend.budget, 1, memory_order_relaxed);
     if (records_grow(&table->records, index))
         frame_give(frame_at(&table->frames, index), true);

@@ -75,7 +75,7 @@ static bool begin_co(struct fetch *fetch, fabric_address address)
 
     *leaf = (struct ahead){.address = address};
     if (fabric_address_node(address) >= pool_nodes(table->pool) ||
-        dex_frame_co(self, &leaf->frame) != PANDO_OK)
+        !dex_frame_try_co(self, &leaf->frame))
         return false;
     struct frame *frame = frame_at(&table->frames, leaf->frame);
     frame->address = address;
