@@ -23,7 +23,7 @@ static int raw_connect(void)
 static size_t raw_receive(int fd, void *to, size_t size)
 {
     struct pollfd ready = {.fd = fd, .events = POLLIN};
-    CHECK(poll(&ready, 1, 1000) == 1);
+    CHECK(poll(&ready, 1, 20 * 1000) == 1);
     ssize_t bytes = recv(fd, to, size, 0);
     CHECK(bytes >= 0 || errno == ECONNRESET);
     return bytes > 0 ? (size_t)bytes : 0;
