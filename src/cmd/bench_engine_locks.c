@@ -43,7 +43,7 @@ enum pando_status bench_lock_co(struct bench_client *client, uint64_t number)
     struct bench_node *node = client->thread->node;
     const struct bench_plan *plan = client->thread->run->plan;
     struct pool_lock lock = {.address = pool_lock_address(node->pool, 0, 1 + (uint32_t)number)};
-    struct local_lock_grant grant = {.address = lock.address};
+    struct local_lock_grant grant = {0};
     enum pando_status status = PANDO_OK;
 
     if (plan->hierarchical)

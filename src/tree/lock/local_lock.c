@@ -78,11 +78,15 @@ void local_locks_destroy(struct local_locks *locks)
     free(locks);
 }
 
-static struct lock lock_at(struct local_locks *locks, fabric_address address)
+static uint32_t index_of(const struct local_locks *locks, fabric_address address)
 {
     uint64_t index = (fabric_address_offset(address) - FABRIC_DEVICE) / 8;
     pando_assert(index < locks->per_node && fabric_address_node(address) < locks->nodes);
-    index += (uint64_t)fabric_address_node(address) * locks->per_node;
+    return fabric_address_node(address) * locks->per_node + (uint32_t)index;
+}
+
+static struct lock lock_at(struct local_locks *locks, uint32_t index)
+{
     return (struct lock){.word = &locks->words[index], .queue = &locks->queues[index]};
 }
 
@@ -120,9 +124,9 @@ static void unlatch(struct lock lock, uint32_t held, uint32_t handovers)
 bool local_lock_try(struct local_locks *locks, fabric_address address,
                     struct local_lock_grant *grant)
 {
-    *grant = (struct local_lock_grant){.address = address};
+    *grant = (struct local_lock_grant){.index = index_of(locks, address)};
     rt_race_point();
-    return word_swap(lock_at(locks, address), 0, HELD);
+    return word_swap(lock_at(locks, grant->index), 0, HELD);
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */
@@ -146,7 +150,7 @@ enum pando_status local_lock_take_co(struct local_locks *locks, fabric_address a
     if (local_lock_try(locks, address, grant))
         return PANDO_OK;
 
-    struct lock lock = lock_at(locks, address);
+    struct lock lock = lock_at(locks, grant->index);
     struct local_lock_waiter self = {.task = rt_task_self(), .offer = *offer};
     enum pando_status parked = PANDO_OK;
     atomic_fetch_add_explicit(&locks->waits, 1, memory_order_relaxed);
@@ -184,7 +188,7 @@ struct local_lock_waiter *local_lock_adopt(struct local_locks *locks,
                                            const struct local_lock_grant *grant,
                                            fabric_address node)
 {
-    struct lock lock = lock_at(locks, grant->address);
+    struct lock lock = lock_at(locks, grant->index);
     struct local_lock_waiter *found = NULL;
 
     if ((atomic_load_explicit(lock.word, memory_order_relaxed) & QUEUED) == 0)
@@ -213,7 +217,7 @@ void *local_lock_work(const struct local_lock_waiter *waiter)
 void local_lock_put_back(struct local_locks *locks, const struct local_lock_grant *grant,
                          struct local_lock_waiter *waiter)
 {
-    struct lock lock = lock_at(locks, grant->address);
+    struct lock lock = lock_at(locks, grant->index);
     uint32_t word = latch(lock);
     waiter->adopted = false;
     waiter->offer.work = NULL; /* not again: it needs the lock */
@@ -224,7 +228,7 @@ void local_lock_put_back(struct local_locks *locks, const struct local_lock_gran
 void local_lock_done(struct local_locks *locks, const struct local_lock_grant *grant,
                      struct local_lock_waiter *waiter)
 {
-    struct lock lock = lock_at(locks, grant->address);
+    struct lock lock = lock_at(locks, grant->index);
     uint32_t word = latch(lock);
     waiter->done = true;
     atomic_fetch_add_explicit(&locks->adopted, 1, memory_order_relaxed);
@@ -236,7 +240,7 @@ void local_lock_done(struct local_locks *locks, const struct local_lock_grant *g
 
 bool local_lock_successor(struct local_locks *locks, const struct local_lock_grant *grant)
 {
-    struct lock lock = lock_at(locks, grant->address);
+    struct lock lock = lock_at(locks, grant->index);
     bool chosen = false;
 
     if (locks->options.no_queue || locks->options.no_handover ||
@@ -255,7 +259,7 @@ bool local_lock_successor(struct local_locks *locks, const struct local_lock_gra
 void local_lock_release(struct local_locks *locks, const struct local_lock_grant *grant,
                         bool handover, struct local_lock_gift gift)
 {
-    struct lock lock = lock_at(locks, grant->address);
+    struct lock lock = lock_at(locks, grant->index);
     uint32_t word = atomic_load_explicit(lock.word, memory_order_relaxed);
 
     if ((word & (QUEUED | LATCHED)) == 0 && word_swap(lock, word, 0))

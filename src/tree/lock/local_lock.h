@@ -30,11 +30,11 @@ void local_locks_destroy(struct local_locks *locks);
 
 /* What a holder has. */
 struct local_lock_grant {
-    fabric_address address; /* of the global lock */
-    bool handed;            /* the global lock came with it */
-    uint64_t word;          /* which it holds, if handed */
-    fabric_address node;    /* if handed: the node whose bytes came with it; 0: none did */
-    bool done;              /* nothing is held: somebody else did the work */
+    uint32_t index;      /* which lock */
+    bool handed;         /* the global lock came with it */
+    uint64_t word;       /* which it holds, if handed */
+    fabric_address node; /* if handed: the node whose bytes came with it; 0: none did */
+    bool done;           /* nothing is held: somebody else did the work */
 };
 
 /* What one who waits has to offer. */

@@ -103,7 +103,7 @@ static enum pando_status descend_co(struct sherman *self, const struct sherman_t
             return status;
     }
     if (target->level == 0)
-        sherman_count(expected_level == 0 ? &table->hits : &table->misses);
+        sherman_count_own(expected_level == 0 ? &self->hits : &self->misses);
     for (int moves = 0; moves < MOVES_RIGHT_MAX;) {
         status = sherman_read_co(self, address, bytes, header);
         if (status == PANDO_STALE)
@@ -177,7 +177,7 @@ static bool leaf_at_once_co(struct sherman *self, const struct sherman_target *t
         !node_header_read(&table->layout, hit.child, bytes, header) || header->level != 0 ||
         sherman_fits(self, target, header) != FIT)
         return false;
-    sherman_count(&table->hits);
+    sherman_count_own(&self->hits);
     return true;
 }
 
@@ -209,12 +209,12 @@ enum pando_status sherman_locate_co(struct sherman *self, struct slice key, uint
     if (table->on.cache && index_cache_find(table->cache, key, level, false, &hit) &&
         hit.child_level == level) {
         if (level == 0)
-            sherman_count(&table->hits);
+            sherman_count_own(&self->hits);
         *address = hit.child;
         return PANDO_OK;
     }
     if (level == 0)
-        sherman_count(&table->misses);
+        sherman_count_own(&self->misses);
     struct sherman_target parent = {.key = key, .level = (uint8_t)(level + 1)};
     enum pando_status status = sherman_find_co(self, &parent, bytes, &header);
     if (status == PANDO_NOT_FOUND)

@@ -146,6 +146,15 @@ static enum pando_status rewrite_co(struct change *change, const struct node_ent
 }
 
 /* Clearing all of it would take as long as the rest of a small change. */
+static void change_begin(struct change *change)
+{
+    change->lock.local.done = false;
+    change->slot = (struct leaf_slot){0};
+    change->old_blob = change->new_blob = 0;
+    change->shrunk = false;
+}
+
+/* Likewise. */
 static void cells_begin(struct cells *cells)
 {
     cells->count = cells->used_bytes = cells->adopted_count = 0;
@@ -502,9 +511,15 @@ enum pando_status sherman_modify_co(struct engine *engine, struct slice key, uns
     rt_charge(RT_COST_OPERATION);
     rt_charge(RT_COST_WRITE); /* before the lock is held, not while others wait for it */
     struct scratch *scratch = scratch_take(self);
+    struct change change;
+    change.self = self;
+    change.scratch = scratch;
+    change.key = key;
+    change.how = how;
+    change.fn = fn;
+    change.context = context;
     for (;;) {
-        struct change change = {
-            .self = self, .scratch = scratch, .key = key, .how = how, .fn = fn, .context = context};
+        change_begin(&change);
         status = once_co(&change);
         clean_up_co(&change, status);
         if (status != PANDO_AGAIN && status != PANDO_STALE)

@@ -44,7 +44,10 @@ struct sherman_table {
     struct local_locks *locks;
     _Atomic uint64_t root;       /* as last seen */
     _Atomic uint32_t root_level; /* likewise */
-    _Atomic uint64_t hits, misses, rereads, splits, merges, repairs;
+    _Atomic uint64_t rereads, splits, merges, repairs;
+    struct rt_latch handles_latch;
+    struct list handles;             /* of struct sherman */
+    uint64_t gone_hits, gone_misses; /* of those that are no more */
 };
 
 /* A node's bytes and room to build another; taken from and given back to the thread's handle. */
@@ -60,7 +63,10 @@ struct scratch {
 struct sherman {
     struct engine base;
     struct sherman_table *table;
+    struct list link; /* in the table's handles */
     struct scratch *free_scratch;
+    /* Counted with every operation: by each thread for itself, lest all of them write to one line. */
+    _Atomic uint64_t hits, misses;
     uint32_t pairs_per_leaf; /* about, of those scanned lately; 0: not known */
 };
 
@@ -199,6 +205,13 @@ enum pando_status sherman_drop_co(struct engine_table *table, struct pool_sessio
 static inline void sherman_count(_Atomic uint64_t *counter)
 {
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+/* One that only this thread counts. */
+static inline void sherman_count_own(_Atomic uint64_t *counter)
+{
+    uint64_t value = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, value + 1, memory_order_relaxed);
 }
 
 #endif

@@ -147,6 +147,7 @@ static enum pando_status open_co(struct pool_session *session, const char *name,
         return PANDO_NO_MEMORY;
     table->base.ops = &sherman_engine;
     table->pool = pool_session_pool(session);
+    list_init(&table->handles);
     enum pando_status status = table_fill(table, session, name, config, error, error_bytes);
     if (status == PANDO_OK) {
         struct local_lock_options locks = {.no_queue = !table->on.queue,
@@ -230,6 +231,9 @@ static enum pando_status attach_co(struct engine_table *table, struct pool_sessi
     self->base.table = table;
     self->base.session = session;
     self->table = container_of(table, struct sherman_table, base);
+    rt_latch_lock(&self->table->handles_latch);
+    list_push_back(&self->table->handles, &self->link);
+    rt_latch_unlock(&self->table->handles_latch);
     *out = &self->base;
     return PANDO_OK;
 }
@@ -237,6 +241,12 @@ static enum pando_status attach_co(struct engine_table *table, struct pool_sessi
 static void detach_co(struct engine *engine)
 {
     struct sherman *self = sherman_of(engine);
+    struct sherman_table *table = self->table;
+    rt_latch_lock(&table->handles_latch);
+    list_remove(&self->link);
+    table->gone_hits += atomic_load(&self->hits);
+    table->gone_misses += atomic_load(&self->misses);
+    rt_latch_unlock(&table->handles_latch);
     while (self->free_scratch != NULL) {
         struct scratch *scratch = self->free_scratch;
         self->free_scratch = scratch->next;
@@ -245,18 +255,33 @@ static void detach_co(struct engine *engine)
     free(self);
 }
 
+static void lookups(struct sherman_table *table, uint64_t *hits, uint64_t *misses)
+{
+    rt_latch_lock(&table->handles_latch);
+    *hits = table->gone_hits;
+    *misses = table->gone_misses;
+    list_for_each (link, &table->handles) {
+        const struct sherman *handle = container_of(link, struct sherman, link);
+        *hits += atomic_load_explicit(&handle->hits, memory_order_relaxed);
+        *misses += atomic_load_explicit(&handle->misses, memory_order_relaxed);
+    }
+    rt_latch_unlock(&table->handles_latch);
+}
+
 static void stats(const struct engine_table *base, struct engine_stats *out)
 {
     struct sherman_table *table =
         container_of((struct engine_table *)base, struct sherman_table, base);
     struct index_cache_stats cache;
     struct local_lock_stats locks;
+    uint64_t hits, misses;
 
+    lookups(table, &hits, &misses);
     index_cache_stats(table->cache, &cache);
     local_locks_stats(table->locks, &locks);
     *out = (struct engine_stats){
-        .cache_hits = atomic_load(&table->hits),
-        .cache_misses = atomic_load(&table->misses),
+        .cache_hits = hits,
+        .cache_misses = misses,
         .cache_bytes = cache.bytes,
         .cache_entries = cache.nodes,
         .rereads = atomic_load(&table->rereads),
