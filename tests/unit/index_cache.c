@@ -152,6 +152,35 @@ static void check_all(struct index_cache *cache, uint32_t samples)
     }
 }
 
+/* What was found in it is not found any more. */
+static void drop(struct index_cache *cache, struct node *node)
+{
+    struct slice key = key_of(&keys[node->last - 1]);
+    check_find(cache, key, false);
+    index_cache_drop(cache, 1, key);
+    node->cached = false;
+    check_find(cache, key, false);
+}
+
+/* Each node lies below all that were there before. */
+static void downwards(uint32_t wanted)
+{
+    layout = (struct node_layout){.pool = 7, .node_bytes = NODE_BYTES, .key_size = 8};
+    CHECK_OK(node_layout_init(&layout, 8, 8));
+    draw_keys(wanted);
+    cut_nodes();
+    struct index_cache *cache = index_cache_create(&layout, (uint64_t)1 << 30, 1);
+    CHECK(cache != NULL);
+    for (uint32_t i = node_count; i-- > 0;) {
+        put(cache, &nodes[i]);
+        check_find(cache, key_of(&keys[nodes[i].last - 1]), false);
+        if (i % 3 == 0)
+            drop(cache, &nodes[i]);
+    }
+    check_all(cache, 200);
+    index_cache_destroy(cache);
+}
+
 static void round_of(uint32_t key_size, uint32_t wanted)
 {
     layout = (struct node_layout){.pool = 7, .node_bytes = NODE_BYTES, .key_size = key_size};
@@ -165,8 +194,7 @@ static void round_of(uint32_t key_size, uint32_t wanted)
         if (!node->cached) {
             put(cache, node);
         } else if (prng_chance(&prng, 0.3)) {
-            index_cache_drop(cache, 1, key_of(&keys[node->first]));
-            node->cached = false;
+            drop(cache, node);
         }
         if (i % 64 == 0)
             check_all(cache, 4);
@@ -191,6 +219,7 @@ int main(void)
         round_of(8, KEYS_MAX);
         round_of(0, KEYS_MAX);
         round_of(16, KEYS_MAX);
+        downwards(KEYS_MAX);
     }
     return 0;
 }

@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tree/cache/key_words.h"
-
 enum { WORD_KEY = 8 };
 
 static bool keys_are_words(const struct node_layout *layout)
@@ -73,11 +71,6 @@ bool cached_node_reaches(const struct node_layout *layout, const struct cached_n
         order = slice_compare(key, high);
     }
     return before ? order <= 0 : order < 0;
-}
-
-bool cached_node_reaches_word(const struct cached_node *node, uint64_t limit)
-{
-    return node->no_high || limit <= key_word(slice_of(node->high, WORD_KEY), 0);
 }
 
 /* What the separators of a node need for being looked at. */

@@ -6,6 +6,7 @@
 #ifndef TREE_CACHE_CACHED_NODE_H
 #define TREE_CACHE_CACHED_NODE_H
 
+#include "tree/cache/key_words.h"
 #include "tree/node/node.h"
 
 struct cached_node {
@@ -31,8 +32,22 @@ struct slice cached_node_low(const struct node_layout *layout, const struct cach
 bool cached_node_reaches(const struct node_layout *layout, const struct cached_node *node,
                          struct slice key, bool before);
 
-/* Of 8-byte keys: whether all whose words are below `limit` lie below the high fence. */
-bool cached_node_reaches_word(const struct cached_node *node, uint64_t limit);
+/* Of 8-byte keys: the words of its fences; the lowest and the highest where it has none. */
+static inline uint64_t cached_node_low_word(const struct cached_node *node)
+{
+    return key_word(slice_of(node->low, sizeof(node->low)), 0);
+}
+
+static inline uint64_t cached_node_high_word(const struct cached_node *node)
+{
+    return node->no_high ? UINT64_MAX : key_word(slice_of(node->high, sizeof(node->high)), 0);
+}
+
+/* Likewise: whether all whose words are below `limit` lie below the high fence. */
+static inline bool cached_node_reaches_word(const struct cached_node *node, uint64_t limit)
+{
+    return node->no_high || limit <= cached_node_high_word(node);
+}
 
 /* Which of the children 0 .. count has the key; with `before`, the keys just below it. */
 uint32_t cached_node_index(const struct node_layout *layout, const struct cached_node *node,

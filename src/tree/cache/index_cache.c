@@ -13,11 +13,13 @@
 #include "base/prng.h"
 #include "rt/rt.h"
 #include "tree/cache/cached_node.h"
+#include "tree/cache/hints.h"
 #include "tree/cache/key_words.h"
 #include "tree/node/search.h"
 
 enum {
     LEVELS = 16,
+    HINTED_LEVEL = 1,
     PAGE_NODES = 64,
     PLACE_BYTES = 16, /* of a node, in its page */
 };
@@ -50,6 +52,7 @@ struct index_cache {
     struct node_layout layout;
     struct rt_latch latch;
     struct level levels[LEVELS];
+    struct hints hints; /* of the lowest level, if keys are words */
     uint64_t budget, bytes, nodes, evictions, clock;
     uint8_t pinned; /* this level and above */
     struct prng prng;
@@ -80,6 +83,7 @@ void index_cache_destroy(struct index_cache *cache)
         free(level->pages);
         free(level->words);
     }
+    hints_free(&cache->hints);
     free(cache);
 }
 
@@ -198,6 +202,7 @@ static void place_remove(struct index_cache *cache, struct level *level, struct 
     cache->bytes -= node->bytes + PLACE_BYTES;
     cache->nodes--;
     level->nodes--;
+    hints_forget(&cache->hints, node);
     free(node);
     page->count--;
     memmove(&page->words[place.index], &page->words[place.index + 1],
@@ -305,6 +310,22 @@ static struct cached_node *node_find(struct index_cache *cache, int l, struct sl
     return cached_node_reaches(&cache->layout, node, key, before) ? node : NULL;
 }
 
+static struct cached_node *node_hinted(const struct index_cache *cache, uint64_t limit)
+{
+    struct cached_node **hint = hints_at(&cache->hints, limit - 1);
+    struct cached_node *node = hint == NULL ? NULL : *hint;
+    bool right =
+        node != NULL && cached_node_low_word(node) < limit && cached_node_reaches_word(node, limit);
+    return right ? node : NULL;
+}
+
+static void hint_set(struct index_cache *cache, uint64_t limit, struct cached_node *node)
+{
+    struct cached_node **hint = hints_at(&cache->hints, limit - 1);
+    if (hint != NULL)
+        *hint = node;
+}
+
 /*
  * The same for a key that is a word, as all of its level's are: the last node whose low fence's word lies
  * below `limit`, which is the key's word or, to have that one too, the next. It is not 0, so that the
@@ -313,15 +334,22 @@ static struct cached_node *node_find(struct index_cache *cache, int l, struct sl
 static struct cached_node *node_find_word(struct index_cache *cache, int l, uint64_t limit)
 {
     const struct level *level = &cache->levels[l];
+    struct cached_node *node = l == HINTED_LEVEL ? node_hinted(cache, limit) : NULL;
+    if (node != NULL)
+        return node;
     uint32_t count = search_below(level->words, level->count, limit);
     if (count == 0)
         return NULL;
     const struct page *page = level->pages[count - 1];
     count = search_below(page->words, page->count, limit);
     pando_assert(count > 0); /* the page begins below it */
-    struct cached_node *node = page->nodes[count - 1];
+    node = page->nodes[count - 1];
     cached_node_prefetch(&cache->layout, node);
-    return cached_node_reaches_word(node, limit) ? node : NULL;
+    if (!cached_node_reaches_word(node, limit))
+        return NULL;
+    if (l == HINTED_LEVEL)
+        hint_set(cache, limit, node);
+    return node;
 }
 
 /* Whether words alone tell where the key lies; then up to which. */
@@ -398,6 +426,14 @@ static bool evict_one(struct index_cache *cache)
     return false;
 }
 
+static void suit_hints(struct index_cache *cache)
+{
+    const struct level *level = &cache->levels[HINTED_LEVEL];
+    const struct page *last = level->pages[level->count - 1];
+    cache->bytes += (uint64_t)hints_suit(&cache->hints, level->nodes, level->words[0],
+                                         last->words[last->count - 1]);
+}
+
 /* Nodes whose ranges a new one takes over. */
 static void remove_overlapping(struct index_cache *cache, struct level *level, struct slice low,
                                const struct node_header *header)
@@ -449,6 +485,8 @@ void index_cache_put(struct index_cache *cache, const struct node_header *header
         cache->bytes += size;
         cache->nodes++;
         level->nodes++;
+        if (header->level == HINTED_LEVEL && cache->layout.key_size == 8)
+            suit_hints(cache);
     }
     rt_latch_unlock(&cache->latch);
 }

@@ -4,16 +4,6 @@
 
 #include "tree/node/search.h"
 
-uint64_t key_word(struct slice key, uint32_t skip)
-{
-    uint64_t word = 0;
-    if (key.size >= (size_t)skip + 8)
-        memcpy(&word, (const uint8_t *)key.data + skip, 8);
-    else if (key.size > skip)
-        memcpy(&word, (const uint8_t *)key.data + skip, key.size - skip);
-    return __builtin_bswap64(word);
-}
-
 uint32_t key_words_common(struct slice first, struct slice last)
 {
     const uint8_t *a = first.data, *b = last.data;

@@ -29,7 +29,15 @@ struct key_words {
     const void *context;
 };
 
-uint64_t key_word(struct slice key, uint32_t skip);
+static inline uint64_t key_word(struct slice key, uint32_t skip)
+{
+    uint64_t word = 0;
+    if (key.size >= (size_t)skip + 8)
+        memcpy(&word, (const uint8_t *)key.data + skip, 8);
+    else if (key.size > skip)
+        memcpy(&word, (const uint8_t *)key.data + skip, key.size - skip);
+    return __builtin_bswap64(word);
+}
 
 /* How much the first and the last of rising keys have in common, and so all between them. */
 uint32_t key_words_common(struct slice first, struct slice last);
