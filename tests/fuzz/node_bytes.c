@@ -10,6 +10,7 @@
 #include "pool/cell.h"
 #include "tree/node/node.h"
 #include "tree/node/node_fmt.h"
+#include "tree/node/search.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -146,6 +147,23 @@ static void check_rebuilt(const struct node_header *header, const uint8_t *bytes
     free(built);
 }
 
+/* The short way says the same as the long one, where it knows the layout. */
+static void check_word(const uint8_t *bytes, struct slice key)
+{
+    struct node_header header;
+    struct leaf_slot slot, other;
+    bool known = layout.fixed && layout.key_size == 8 && layout.slot_count <= SEARCH_SLOTS_MAX;
+    bool there = node_header_read(&layout, ADDRESS, bytes, &header) && header.level == 0 &&
+                 !header.dead && node_covers(&header, key) &&
+                 leaf_find(&layout, &header, bytes, key, &slot) == LEAF_FOUND;
+    bool found = leaf_find_word(&layout, ADDRESS, bytes, key, &other);
+    pando_assert(found == (known && there));
+    if (found)
+        pando_assert(other.offset == slot.offset && other.bytes == slot.bytes &&
+                     slice_equal(other.entry.value, slot.entry.value) &&
+                     slice_equal(other.entry.key, key) && other.entry.flags == slot.entry.flags);
+}
+
 static void insert(const struct node_header *header, uint8_t *bytes, struct slice key)
 {
     static const uint8_t value[16];
@@ -158,6 +176,7 @@ static void insert(const struct node_header *header, uint8_t *bytes, struct slic
         return;
     pando_assert(offset >= header->cell_bytes && cell_bytes <= layout.node_bytes - offset);
     leaf_cell_build(&layout, header, offset, cell_bytes, &entry, bytes + offset);
+    check_word(bytes, key);
     if (before == LEAF_ABSENT)
         pando_assert(leaf_find(&layout, header, bytes, key, &slot) == LEAF_FOUND &&
                      slot.offset == offset && slot.bytes == cell_bytes);
@@ -172,6 +191,7 @@ static void use_leaf(uint8_t *bytes, bool fix, struct slice key)
     pando_assert(node_header_read(&layout, ADDRESS, bytes, &header));
     if (fix)
         fix_cells(&header, bytes);
+    check_word(bytes, key);
     if (leaf_find(&layout, &header, bytes, key, &slot) == LEAF_FOUND) {
         check_inside(bytes, slot.entry.key);
         check_inside(bytes, slot.entry.value);
@@ -235,6 +255,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (data[0] & FIX_HEADER)
         fix_header(bytes);
+    check_word(bytes, slice_of(key, key_size));
     if (node_header_read(&layout, ADDRESS, bytes, &header)) {
         check_inside(bytes, header.low);
         check_inside(bytes, header.high);

@@ -32,6 +32,7 @@ static void check_flips(uint32_t from, uint32_t bytes, bool header)
 {
     static struct pair other;
     struct node_header out;
+    struct leaf_slot slot;
     uint32_t count;
 
     absent_key(&other);
@@ -42,6 +43,8 @@ static void check_flips(uint32_t from, uint32_t bytes, bool header)
         *byte ^= (uint8_t)(1u << bit % 8);
         if (header) {
             CHECK(!node_header_read(&world.layout, world.header.address, world.bytes, &out));
+            CHECK(!leaf_find_word(&world.layout, world.header.address, world.bytes,
+                                  key_of(&world.pairs[0]), &slot));
         } else {
             check_find_is(world.bytes, key_of(&other), LEAF_TORN);
             CHECK(!all_entries(world.bytes, &count));
@@ -181,6 +184,48 @@ static void test_malicious_header(const struct shape *shape)
     free(world.bytes);
 }
 
+/* Headers of every kind over slots that are whole: where the short way looks, it believes what the long one does. */
+static void test_word(const struct shape *shape)
+{
+    static const uint16_t sizes[] = {0, 0, 8, 8, 1, 16, 0x108};
+    enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
+    unsigned found = 0;
+
+    begin_filled(shape, 8);
+    const uint32_t cell_bytes = read_header(world.bytes).cell_bytes;
+    for (int round = 0; round < 20000; round++) {
+        uint8_t *bytes = copy_of(world.bytes, world.layout.node_bytes);
+        uint16_t low_size = sizes[prng_below(&prng, SIZES)];
+        uint16_t high_size = sizes[prng_below(&prng, SIZES)];
+        bytes[NODE_LEVEL] = prng_chance(&prng, 0.9) ? 0 : 1;
+        bytes[NODE_FLAGS] = prng_chance(&prng, 0.8) ? high_size == 0 : prng_below(&prng, 5);
+        memcpy(bytes + NODE_LOW_SIZE, &low_size, 2);
+        memcpy(bytes + NODE_HIGH_SIZE, &high_size, 2);
+        for (int i = 0; i < 2; i++)
+            memcpy(bytes + NODE_FENCES + 8 * i, world.pairs[prng_below(&prng, world.count)].key, 8);
+        if (prng_chance(&prng, 0.1))
+            bytes[POOL_BLOCK_ADDRESS] ^= 64;
+        if (prng_chance(&prng, 0.1))
+            bytes[POOL_BLOCK_VERSION] ^= 1;
+        if (prng_chance(&prng, 0.1))
+            bytes[NODE_COUNT] ^= 1;
+        uint32_t slot = cell_bytes + world.layout.slot_bytes * (uint32_t)prng_below(&prng, 8);
+        if (prng_chance(&prng, 0.1))
+            seal(bytes, slot, NODE_KIND_SLOT, world.layout.slot_bytes - 8);
+        seal(bytes, 0, NODE_KIND_LEAF,
+             cell_bytes + (prng_chance(&prng, 0.9)   ? 0
+                           : prng_chance(&prng, 0.5) ? 8
+                                                     : -8));
+        if (prng_chance(&prng, 0.1))
+            bytes[prng_below(&prng, world.layout.node_bytes)] ^= 1;
+        for (uint32_t i = 0; i < world.count; i++)
+            found += check_word(bytes, key_of(&world.pairs[i]));
+        free(bytes);
+    }
+    CHECK(found > 1000);
+    free(world.bytes);
+}
+
 /* A packed cell, the last in its leaf, whose sizes lead out of it. */
 static void test_malicious_sizes(const struct shape *shape)
 {
@@ -252,6 +297,8 @@ int main(void)
         test_malicious_header(&shapes[i]);
         if (shapes[i].key_size == 0 && shapes[i].value_size == 0)
             test_malicious_sizes(&shapes[i]);
+        if (world.layout.fixed && shapes[i].key_size == 8 && shapes[i].node_bytes <= 1024)
+            test_word(&shapes[i]);
     }
     test_twins();
     return 0;

@@ -8,6 +8,7 @@
 #include "base/prng.h"
 #include "lib/check.h"
 #include "tree/node/node.h"
+#include "tree/node/search.h"
 
 enum { KEY_MAX = 1024, VALUE_MAX = 512, PAIRS_MAX = 800 };
 
@@ -177,6 +178,24 @@ static struct node_header read_header(const uint8_t *bytes)
     return header;
 }
 
+/* The short way says the same as the long one, where it knows the layout: whether the key was found. */
+static bool check_word(const uint8_t *bytes, struct slice key)
+{
+    const struct node_layout *layout = &world.layout;
+    bool known = layout->fixed && layout->key_size == 8 && layout->slot_count <= SEARCH_SLOTS_MAX;
+    struct leaf_slot slot, other;
+    struct node_header header;
+    bool there = node_header_read(layout, world.header.address, bytes, &header) &&
+                 header.level == 0 && !header.dead && node_covers(&header, key) &&
+                 leaf_find(layout, &header, bytes, key, &slot) == LEAF_FOUND;
+    bool found = leaf_find_word(layout, world.header.address, bytes, key, &other);
+    CHECK(found == (known && there));
+    if (found)
+        CHECK(slot.offset == other.offset && slot.bytes == other.bytes &&
+              same_entry(&slot.entry, &other.entry));
+    return found;
+}
+
 static enum leaf_find find(const uint8_t *bytes, struct slice key, struct leaf_slot *slot)
 {
     struct node_header header = read_header(bytes);
@@ -184,6 +203,7 @@ static enum leaf_find find(const uint8_t *bytes, struct slice key, struct leaf_s
     memset(slot, 0, sizeof(*slot));
     enum leaf_find found =
         leaf_find(&world.layout, &header, bytes, slice_of(exact, key.size), slot);
+    (void)check_word(bytes, slice_of(exact, key.size));
     free(exact);
     if (found == LEAF_FOUND)
         CHECK(slot->offset >= header.cell_bytes && slot->bytes % 8 == 0 &&

@@ -153,39 +153,44 @@ static enum pando_status descend_co(struct sherman *self, const struct sherman_t
     return PANDO_AGAIN;
 }
 
-/* What mostly happens: the cache knows the leaf, and that is whole. The same as descend_co does then, without what it
- * has for all else, which is a tenth of a get's time. False: the ordinary way. */
-static bool leaf_at_once_co(struct sherman *self, const struct sherman_target *target,
-                            uint8_t *bytes, struct node_header *header)
+fabric_address sherman_leaf_at_once_co(struct sherman *self, struct slice key, uint8_t *bytes)
 {
     struct sherman_table *table = self->table;
     struct index_cache_hit hit;
 
-    if (!table->on.cache || !index_cache_find(table->cache, target->key, 0, false, &hit) ||
+    if (!table->on.cache || !index_cache_find(table->cache, key, 0, false, &hit) ||
         hit.child_level != 0)
-        return false;
+        return 0;
     struct fabric_endpoint *endpoint =
         pool_endpoint(self->base.session, fabric_address_node(hit.child));
     if (fabric_broken(endpoint))
-        return false;
+        return 0;
     struct fabric_op read =
         fabric_read(fabric_address_offset(hit.child), bytes, table->layout.node_bytes);
     struct fabric_list list = {.ops = &read, .count = 1};
     uint64_t posted_ns = rt_coarse_ns();
     fabric_post(endpoint, &list);
-    if (fabric_wait_co(&list) != PANDO_OK || !pool_recent(posted_ns) ||
-        !node_header_read(&table->layout, hit.child, bytes, header) || header->level != 0 ||
-        sherman_fits(self, target, header) != FIT)
-        return false;
-    sherman_count_own(&self->hits);
-    return true;
+    return fabric_wait_co(&list) == PANDO_OK && pool_recent(posted_ns) ? hit.child : 0;
 }
 
 enum pando_status sherman_find_co(struct sherman *self, const struct sherman_target *target,
                                   uint8_t *bytes, struct node_header *header)
 {
-    if (target->level == 0 && !target->before && leaf_at_once_co(self, target, bytes, header))
+    fabric_address at = 0;
+    if (target->level == 0 && !target->before)
+        at = sherman_leaf_at_once_co(self, target->key, bytes);
+    return sherman_find_from_co(self, target, at, bytes, header);
+}
+
+enum pando_status sherman_find_from_co(struct sherman *self, const struct sherman_target *target,
+                                       fabric_address at, uint8_t *bytes,
+                                       struct node_header *header)
+{
+    if (at != 0 && node_header_read(&self->table->layout, at, bytes, header) &&
+        header->level == 0 && sherman_fits(self, target, header) == FIT) {
+        sherman_count_own(&self->hits);
         return PANDO_OK;
+    }
     struct pool_retry retry = {0};
     for (;;) {
         /* After the second failure nothing cached is believed. */

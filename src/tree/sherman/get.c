@@ -20,24 +20,41 @@ static enum pando_status copy_value_co(struct sherman *self, const struct node_e
     return PANDO_OK;
 }
 
+/* Where the pair is in its leaf, which is read into bytes. */
+static enum pando_status look_co(struct sherman *self, struct slice key, uint8_t *bytes,
+                                 enum leaf_find *found, struct leaf_slot *slot)
+{
+    struct sherman_table *table = self->table;
+    struct sherman_target target = {.key = key};
+    struct node_header header;
+    fabric_address at = sherman_leaf_at_once_co(self, key, bytes);
+
+    if (at != 0 && table->on.fences && leaf_find_word(&table->layout, at, bytes, key, slot)) {
+        sherman_count_own(&self->hits);
+        *found = LEAF_FOUND;
+        return PANDO_OK;
+    }
+    enum pando_status status = sherman_find_from_co(self, &target, at, bytes, &header);
+    if (status == PANDO_OK)
+        *found = leaf_find(&table->layout, &header, bytes, key, slot);
+    return status;
+}
+
 enum pando_status sherman_get_co(struct engine *engine, struct slice key, void *value,
                                  size_t capacity, size_t *size)
 {
     struct sherman *self = sherman_of(engine);
-    struct sherman_table *table = self->table;
-    struct sherman_target target = {.key = key};
     struct scratch *scratch = scratch_take(self);
     unsigned looks = 0;
     enum pando_status status;
 
     rt_charge(RT_COST_OPERATION);
     do {
-        struct node_header header;
+        enum leaf_find found;
         struct leaf_slot slot;
-        status = sherman_find_co(self, &target, scratch->node, &header);
+        status = look_co(self, key, scratch->node, &found, &slot);
         if (status != PANDO_OK)
             break;
-        enum leaf_find found = leaf_find(&table->layout, &header, scratch->node, key, &slot);
         if (found == LEAF_ABSENT) {
             status = PANDO_NOT_FOUND;
             break;
