@@ -14,6 +14,7 @@ struct cached_node {
     uint32_t bytes;
     uint16_t count; /* separators */
     uint16_t skip;  /* of their words */
+    uint32_t hints; /* places that name it, see hints.h */
     uint8_t level;
     bool no_high;
     uint8_t low_size;        /* of 8-byte keys */

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/assert.h"
+
 enum { PLACES_PER_NODE = 4, PLACES_MIN = 4 };
 
 static bool suits(const struct hints *hints, uint64_t nodes, uint64_t first, uint64_t last)
@@ -35,19 +37,34 @@ int64_t hints_suit(struct hints *hints, uint64_t nodes, uint64_t first, uint64_t
 
 void hints_free(struct hints *hints)
 {
+    for (uint64_t at = 0; at < hints->count; at++) {
+        if (hints->nodes[at] != NULL)
+            hints->nodes[at]->hints = 0;
+    }
     free(hints->nodes);
     *hints = (struct hints){0};
 }
 
-void hints_forget(struct hints *hints, const struct cached_node *node)
+void hints_set(struct hints *hints, uint64_t word, struct cached_node *node)
 {
-    uint64_t low = cached_node_low_word(node), high = cached_node_high_word(node);
-    if (hints->count == 0 || high < hints->first)
+    struct cached_node **place = hints_at(hints, word);
+    if (place == NULL)
         return;
-    uint64_t from = low > hints->first ? (low - hints->first) >> hints->shift : 0;
-    uint64_t to = (high - hints->first) >> hints->shift;
-    for (uint64_t at = from; at <= to && at < hints->count; at++) {
-        if (hints->nodes[at] == node)
+    if (*place != NULL)
+        (*place)->hints--;
+    *place = node;
+    node->hints++;
+}
+
+void hints_forget(struct hints *hints, struct cached_node *node)
+{
+    uint64_t low = cached_node_low_word(node);
+    uint64_t at = low > hints->first ? (low - hints->first) >> hints->shift : 0;
+    for (; node->hints > 0; at++) {
+        pando_assert(at < hints->count); /* what names it lies between its fences */
+        if (hints->nodes[at] == node) {
             hints->nodes[at] = NULL;
+            node->hints--;
+        }
     }
 }

@@ -21,7 +21,8 @@ struct hints {
 int64_t hints_suit(struct hints *hints, uint64_t nodes, uint64_t first, uint64_t last);
 void hints_free(struct hints *hints);
 
-void hints_forget(struct hints *hints, const struct cached_node *node);
+/* A node knows how many places name it, so that one whose range is most of the table is not searched for in all of it. */
+void hints_forget(struct hints *hints, struct cached_node *node);
 
 /* The place for a word; NULL: it lies outside. */
 static inline struct cached_node **hints_at(const struct hints *hints, uint64_t word)
@@ -29,5 +30,7 @@ static inline struct cached_node **hints_at(const struct hints *hints, uint64_t 
     uint64_t at = (word - hints->first) >> hints->shift;
     return word >= hints->first && at < hints->count ? &hints->nodes[at] : NULL;
 }
+
+void hints_set(struct hints *hints, uint64_t word, struct cached_node *node);
 
 #endif

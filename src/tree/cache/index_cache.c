@@ -73,6 +73,7 @@ struct index_cache *index_cache_create(const struct node_layout *layout, uint64_
 
 void index_cache_destroy(struct index_cache *cache)
 {
+    hints_free(&cache->hints);
     for (int l = 0; l < LEVELS; l++) {
         struct level *level = &cache->levels[l];
         for (uint32_t p = 0; p < level->count; p++) {
@@ -83,7 +84,6 @@ void index_cache_destroy(struct index_cache *cache)
         free(level->pages);
         free(level->words);
     }
-    hints_free(&cache->hints);
     free(cache);
 }
 
@@ -319,13 +319,6 @@ static struct cached_node *node_hinted(const struct index_cache *cache, uint64_t
     return right ? node : NULL;
 }
 
-static void hint_set(struct index_cache *cache, uint64_t limit, struct cached_node *node)
-{
-    struct cached_node **hint = hints_at(&cache->hints, limit - 1);
-    if (hint != NULL)
-        *hint = node;
-}
-
 /*
  * The same for a key that is a word, as all of its level's are: the last node whose low fence's word lies
  * below `limit`, which is the key's word or, to have that one too, the next. It is not 0, so that the
@@ -348,7 +341,7 @@ static struct cached_node *node_find_word(struct index_cache *cache, int l, uint
     if (!cached_node_reaches_word(node, limit))
         return NULL;
     if (l == HINTED_LEVEL)
-        hint_set(cache, limit, node);
+        hints_set(&cache->hints, limit - 1, node);
     return node;
 }
 
