@@ -358,7 +358,7 @@ static bool word_limit(const struct index_cache *cache, struct slice key, bool b
 bool index_cache_find(struct index_cache *cache, struct slice key, uint8_t level, bool before,
                       struct index_cache_hit *out)
 {
-    uint64_t limit;
+    uint64_t limit = 0;
     bool found = false, by_word = word_limit(cache, key, before, &limit);
 
     rt_latch_lock(&cache->latch);
