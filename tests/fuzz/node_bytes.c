@@ -150,18 +150,20 @@ static void check_rebuilt(const struct node_header *header, const uint8_t *bytes
 /* The short way says the same as the long one, where it knows the layout. */
 static void check_word(const uint8_t *bytes, struct slice key)
 {
-    struct node_header header;
+    struct node_header header, short_header;
     struct leaf_slot slot, other;
     bool known = layout.fixed && layout.key_size == 8 && layout.slot_count <= SEARCH_SLOTS_MAX;
     bool there = node_header_read(&layout, ADDRESS, bytes, &header) && header.level == 0 &&
                  !header.dead && node_covers(&header, key) &&
                  leaf_find(&layout, &header, bytes, key, &slot) == LEAF_FOUND;
-    bool found = leaf_find_word(&layout, ADDRESS, bytes, key, &other);
+    bool found = leaf_find_word(&layout, ADDRESS, bytes, key, &short_header, &other);
     pando_assert(found == (known && there));
     if (found)
         pando_assert(other.offset == slot.offset && other.bytes == slot.bytes &&
                      slice_equal(other.entry.value, slot.entry.value) &&
-                     slice_equal(other.entry.key, key) && other.entry.flags == slot.entry.flags);
+                     slice_equal(other.entry.key, key) && other.entry.flags == slot.entry.flags &&
+                     slice_equal(header.low, short_header.low) &&
+                     slice_equal(header.high, short_header.high));
 }
 
 static void insert(const struct node_header *header, uint8_t *bytes, struct slice key)

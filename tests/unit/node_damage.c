@@ -44,7 +44,7 @@ static void check_flips(uint32_t from, uint32_t bytes, bool header)
         if (header) {
             CHECK(!node_header_read(&world.layout, world.header.address, world.bytes, &out));
             CHECK(!leaf_find_word(&world.layout, world.header.address, world.bytes,
-                                  key_of(&world.pairs[0]), &slot));
+                                  key_of(&world.pairs[0]), NULL, &slot));
         } else {
             check_find_is(world.bytes, key_of(&other), LEAF_TORN);
             CHECK(!all_entries(world.bytes, &count));

@@ -184,15 +184,21 @@ static bool check_word(const uint8_t *bytes, struct slice key)
     const struct node_layout *layout = &world.layout;
     bool known = layout->fixed && layout->key_size == 8 && layout->slot_count <= SEARCH_SLOTS_MAX;
     struct leaf_slot slot, other;
-    struct node_header header;
+    struct node_header header, again;
     bool there = node_header_read(layout, world.header.address, bytes, &header) &&
                  header.level == 0 && !header.dead && node_covers(&header, key) &&
                  leaf_find(layout, &header, bytes, key, &slot) == LEAF_FOUND;
-    bool found = leaf_find_word(layout, world.header.address, bytes, key, &other);
+    bool found = leaf_find_word(layout, world.header.address, bytes, key, &again, &other);
     CHECK(found == (known && there));
-    if (found)
+    if (found) {
         CHECK(slot.offset == other.offset && slot.bytes == other.bytes &&
               same_entry(&slot.entry, &other.entry));
+        CHECK(header.address == again.address && header.version == again.version &&
+              header.tenure == again.tenure && header.sibling == again.sibling &&
+              again.level == 0 && !again.dead && header.no_high == again.no_high &&
+              slice_equal(header.low, again.low) && slice_equal(header.high, again.high) &&
+              header.cell_bytes == again.cell_bytes);
+    }
     return found;
 }
 

@@ -45,8 +45,24 @@ static bool header_valid(const struct node_layout *layout, fabric_address addres
            cell_valid(&place, bytes, layout->slots_at);
 }
 
+/* Of a leaf that covers a key: its fences are as they should be. */
+static void header_fill(const struct node_layout *layout, fabric_address address,
+                        const uint8_t *bytes, struct node_header *out)
+{
+    out->address = address;
+    out->version = load_u64(bytes + POOL_BLOCK_VERSION);
+    out->tenure = load_u64(bytes + POOL_BLOCK_TENURE);
+    out->sibling = load_u64(bytes + NODE_SIBLING);
+    out->level = 0;
+    out->dead = false;
+    out->no_high = (bytes[NODE_FLAGS] & NODE_NO_HIGH) != 0;
+    out->low = slice_of(bytes + NODE_FENCES, bytes[NODE_LOW_SIZE]);
+    out->high = slice_of(bytes + NODE_FENCES + WORD_KEY, bytes[NODE_HIGH_SIZE]);
+    out->cell_bytes = layout->slots_at;
+}
+
 bool leaf_find_word(const struct node_layout *layout, fabric_address address, const uint8_t *bytes,
-                    struct slice key, struct leaf_slot *slot)
+                    struct slice key, struct node_header *header, struct leaf_slot *slot)
 {
     uint16_t version;
     uint32_t size = layout->slot_bytes;
@@ -68,6 +84,8 @@ bool leaf_find_word(const struct node_layout *layout, fabric_address address, co
         if (cell_payload_bytes(word) != size - CELL_HEADER || cell_version(word) != version ||
             !cell_valid(&place, cell, size))
             return false;
+        if (header != NULL)
+            header_fill(layout, address, bytes, header);
         slot->offset = offset;
         slot->bytes = size;
         slot->entry.key = slice_of(cell + NODE_SLOT_KEY, WORD_KEY);

@@ -110,9 +110,9 @@ enum leaf_find leaf_find(const struct node_layout *layout, const struct node_hea
 
 /* What that mostly comes to, with the header's check before it: true if the leaf that was read from `address` is
  * live and covers the key, and both its header and the pair's cell are whole. False says nothing: also for what
- * it does not know, which is all but fixed slots with 8-byte keys. */
+ * it does not know, which is all but fixed slots with 8-byte keys. The header may be NULL. */
 bool leaf_find_word(const struct node_layout *layout, fabric_address address, const uint8_t *bytes,
-                    struct slice key, struct leaf_slot *slot);
+                    struct slice key, struct node_header *header, struct leaf_slot *slot);
 
 /* A free place for a new pair: its offset, and the size of the cell to build there (at least what
  * the pair needs). False: there is none; if leaf_fits says so of the pairs and the new one,

@@ -29,7 +29,7 @@ static enum pando_status look_co(struct sherman *self, struct slice key, uint8_t
     struct node_header header;
     fabric_address at = sherman_leaf_at_once_co(self, key, bytes);
 
-    if (at != 0 && table->on.fences && leaf_find_word(&table->layout, at, bytes, key, slot)) {
+    if (at != 0 && table->on.fences && leaf_find_word(&table->layout, at, bytes, key, NULL, slot)) {
         sherman_count_own(&self->hits);
         *found = LEAF_FOUND;
         return PANDO_OK;

@@ -27,6 +27,7 @@ struct change {
     unsigned how;        /* ENGINE_BLIND, ENGINE_ANYWHERE */
     engine_modify_fn fn; /* NULL: see sherman_torn_co */
     void *context;
+    bool looked; /* found and slot are known with the lock */
     enum leaf_find found;
     struct leaf_slot slot;
     fabric_address old_blob, new_blob;
@@ -149,6 +150,7 @@ static enum pando_status rewrite_co(struct change *change, const struct node_ent
 static void change_begin(struct change *change)
 {
     change->lock.local.done = false;
+    change->looked = false;
     change->slot = (struct leaf_slot){0};
     change->old_blob = change->new_blob = 0;
     change->shrunk = false;
@@ -432,18 +434,37 @@ static enum pando_status locked_co(struct change *change)
     struct sherman *self = change->self;
     if (change->fn == NULL)
         return mend_co(change);
-    change->found = leaf_find(&self->table->layout, &change->header, change->scratch->node,
-                              change->key, &change->slot);
+    if (!change->looked)
+        change->found = leaf_find(&self->table->layout, &change->header, change->scratch->node,
+                                  change->key, &change->slot);
     if (change->found == LEAF_TORN)
         return repair_co(change);
     return decide_co(change);
+}
+
+/* Whether the leaf that was read there is the key's; mostly also where its pair is. */
+static enum sherman_fit look(struct change *change, fabric_address address)
+{
+    const struct sherman_table *table = change->self->table;
+    const uint8_t *bytes = change->scratch->node;
+    struct sherman_target target = {.key = change->key};
+
+    change->looked = table->on.fences && leaf_find_word(&table->layout, address, bytes, change->key,
+                                                        &change->header, &change->slot);
+    if (change->looked) {
+        change->found = LEAF_FOUND;
+        return FIT;
+    }
+    if (!node_header_read(&table->layout, address, bytes, &change->header) ||
+        change->header.level != 0)
+        return FIT_NOT;
+    return sherman_fits(change->self, &target, &change->header);
 }
 
 /* Locks the leaf that covers the key, moving right where it has to. AGAIN: misled. */
 static enum pando_status lock_leaf_co(struct change *change, fabric_address address)
 {
     struct sherman *self = change->self;
-    struct sherman_target target = {.key = change->key};
     void *work = (change->how & ENGINE_ANYWHERE) != 0 ? change : NULL;
     enum { MOVES_MAX = 64 };
 
@@ -452,11 +473,7 @@ static enum pando_status lock_leaf_co(struct change *change, fabric_address addr
             sherman_lock_leaf_co(self, address, change->scratch->node, work, &change->lock);
         if (status != PANDO_OK || change->lock.local.done)
             return status;
-        enum sherman_fit fit = FIT_NOT;
-        if (node_header_read(&self->table->layout, address, change->scratch->node,
-                             &change->header) &&
-            change->header.level == 0)
-            fit = sherman_fits(self, &target, &change->header);
+        enum sherman_fit fit = look(change, address);
         if (fit == FIT) {
             change->lock.known = change->scratch->node;
             return PANDO_OK;
