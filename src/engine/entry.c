@@ -42,9 +42,13 @@ enum pando_status engine_entry_open_co(struct pool_session *session, const char 
         snprintf(error, error_bytes, "table '%s': %s", name, pando_status_text(status));
         return status;
     }
-    if (strcmp(entry.engine, ops->name) != 0 || entry.table > UINT16_MAX) {
+    if (strcmp(entry.engine, ops->name) != 0) {
         snprintf(error, error_bytes, "table '%s' belongs to the engine '%s'", name, entry.engine);
         return PANDO_INVALID;
+    }
+    if (entry.table == 0 || entry.table > POOL_TABLE_NUMBER_MAX) {
+        snprintf(error, error_bytes, "table '%s' has no number: its entry is damaged", name);
+        return PANDO_CORRUPT;
     }
     if (entry.words[WORD_FORMAT] != format) {
         snprintf(error, error_bytes, "table '%s' was made by another version of this engine", name);

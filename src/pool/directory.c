@@ -72,13 +72,41 @@ struct creation {
     struct pool_entry *out;
 };
 
+static bool number_known(const struct pool_entry *entries, uint64_t number)
+{
+    for (unsigned i = 0; i < POOL_TABLES; i++) {
+        if (entries[i].table == number)
+            return true;
+    }
+    return false;
+}
+
+/* Entries keep their numbers when they are freed, so that the next is higher than any there was. Numbers are used
+ * again when all have been: nothing is left of a table that was dropped (drop.c). */
+static uint64_t number_new(const struct pool_entry *entries)
+{
+    uint64_t highest = 0, first = rt_random();
+    for (unsigned i = 0; i < POOL_TABLES; i++) {
+        if (entries[i].table > highest)
+            highest = entries[i].table;
+    }
+    uint64_t number = highest + 1;
+    if (highest < POOL_TABLE_NUMBER_MAX)
+        return number;
+    do
+        number = 1 + first++ % POOL_TABLE_NUMBER_MAX;
+    while (number_known(entries, number));
+    return number;
+}
+_Static_assert(POOL_TABLES < POOL_TABLE_NUMBER_MAX, "one of them is not known");
+
 static enum pando_status create_locked_co(struct pool_session *session, struct pool_entry *entries,
                                           void *context)
 {
     const struct creation *creation = context;
     const struct pool_table_options *options = creation->options;
     struct pool_entry *out = creation->out;
-    uint64_t table = 1, live = POOL_ENTRY_LIVE;
+    uint64_t live = POOL_ENTRY_LIVE;
     unsigned free_slot = 0;
 
     if (pool_entry_find(entries, options->name) != POOL_TABLES)
@@ -87,13 +115,9 @@ static enum pando_status create_locked_co(struct pool_session *session, struct p
         free_slot++;
     if (free_slot == POOL_TABLES)
         return PANDO_FULL;
-    for (unsigned i = 0; i < POOL_TABLES; i++) {
-        if (entries[i].table >= table)
-            table = entries[i].table + 1; /* dropped entries keep their ids: none is used twice */
-    }
     *out = (struct pool_entry){
         .root = options->root,
-        .table = table,
+        .table = number_new(entries),
         .key_max = options->key_max,
         .value_inline = options->value_inline,
     };

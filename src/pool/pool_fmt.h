@@ -34,7 +34,7 @@
  * directory entry
  *    0  8  state: 0 free, 1 live, 2 being dropped; with 2 also who drops it: member 16 at bit 16,
  *          incarnation 16 at bit 32   8  8  root: an address, changed by CAS
- *   16  8  table id (never reused)    24  4  largest key      28  4  inline value bytes
+ *   16  8  table's number, from 1     24  4  largest key      28  4  inline value bytes
  *   32 64  name, NUL-terminated       96 16  engine, NUL-terminated
  *  112 144 the engine's own words
  *
@@ -58,6 +58,7 @@ enum {
     POOL_VERSION = 1,
     POOL_MEMBERS = FABRIC_MEMBERS_MAX,
     POOL_TABLES = 128,
+    POOL_TABLE_NUMBER_MAX = UINT16_MAX, /* a block's tenure has 16 bits for it */
     POOL_CHUNK_BYTES = 8 * 1024 * 1024,
     POOL_LOCKS = 32768,
     POOL_LOCK_DIRECTORY = 0, /* the lock word that protects the directory on node 0 */

@@ -21,16 +21,16 @@ static bool grow(void **items, size_t count, size_t *capacity, size_t item_bytes
     return true;
 }
 
-static void free_node_co(const struct taken *taken, const struct pool_block *node)
+static enum pando_status free_node_co(const struct taken *taken, const struct pool_block *node)
 {
-    enum pando_status status = pool_free_co(taken->session, node, taken->node_bytes, false);
-    (void)status; /* whoever cannot even give back has lost its pool */
+    return pool_free_co(taken->session, node, taken->node_bytes, false);
 }
 
-static void free_blob_co(const struct taken *taken, fabric_address blob)
+/* One that is not as it was written was not written. */
+static enum pando_status free_blob_co(const struct taken *taken, fabric_address blob)
 {
     enum pando_status status = blob_free_co(taken->session, taken->table, blob);
-    (void)status; /* likewise */
+    return status == PANDO_STALE ? PANDO_OK : status;
 }
 
 enum pando_status taken_node_co(struct taken *taken, struct pool_block node)
@@ -38,11 +38,12 @@ enum pando_status taken_node_co(struct taken *taken, struct pool_block node)
     void *nodes = taken->nodes;
     bool room = grow(&nodes, taken->node_count, &taken->node_capacity, sizeof(*taken->nodes));
     taken->nodes = nodes;
-    if (room)
+    if (room) {
         taken->nodes[taken->node_count++] = node;
-    else
-        free_node_co(taken, &node);
-    return room ? PANDO_OK : PANDO_NO_MEMORY;
+        return PANDO_OK;
+    }
+    enum pando_status status = free_node_co(taken, &node);
+    return status == PANDO_OK ? PANDO_NO_MEMORY : status;
 }
 
 enum pando_status taken_blob_co(struct taken *taken, fabric_address blob)
@@ -50,19 +51,21 @@ enum pando_status taken_blob_co(struct taken *taken, fabric_address blob)
     void *blobs = taken->blobs;
     bool room = grow(&blobs, taken->blob_count, &taken->blob_capacity, sizeof(*taken->blobs));
     taken->blobs = blobs;
-    if (room)
+    if (room) {
         taken->blobs[taken->blob_count++] = blob;
-    else
-        free_blob_co(taken, blob);
-    return room ? PANDO_OK : PANDO_NO_MEMORY;
+        return PANDO_OK;
+    }
+    enum pando_status status = free_blob_co(taken, blob);
+    return status == PANDO_OK ? PANDO_NO_MEMORY : status;
 }
 
 void taken_give_back_co(struct taken *taken)
 {
-    while (taken->blob_count > 0)
-        free_blob_co(taken, taken->blobs[--taken->blob_count]);
-    while (taken->node_count > 0)
-        free_node_co(taken, &taken->nodes[--taken->node_count]);
+    enum pando_status status = PANDO_OK;
+    while (taken->blob_count > 0 && status == PANDO_OK)
+        status = free_blob_co(taken, taken->blobs[--taken->blob_count]);
+    while (taken->node_count > 0 && status == PANDO_OK)
+        status = free_node_co(taken, &taken->nodes[--taken->node_count]);
 }
 
 void taken_free(struct taken *taken)
