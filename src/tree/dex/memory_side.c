@@ -96,12 +96,48 @@ static void reply(struct job *job, bool found, bool blob, struct slice value)
     job->request->reply_size = (uint32_t)(sizeof(head) + value.size);
 }
 
+static enum pando_status clear_intent(const struct job *job)
+{
+    const uint64_t zero = 0;
+    return fabric_self_write(job->place->fabric, fabric_address_offset(job->head.slot), &zero,
+                             sizeof(zero));
+}
+
+/* Whether the slot has the intent of this very change. Of a call that comes late somebody else may have it. */
+static bool intent_is_ours(struct job *job)
+{
+    uint64_t offset = fabric_address_offset(job->head.slot), header = 0;
+    struct page_stamp stamp = {job->head.epoch, job->head.lsn};
+    struct intent intent;
+
+    if (fabric_self_read(job->place->fabric, offset, &header, sizeof(header)) != PANDO_OK ||
+        header == 0 ||
+        fabric_self_read(job->place->fabric, offset, job->intent, POOL_INTENT_BYTES) != PANDO_OK ||
+        !intent_read(&intent, job->place->pool, job->head.slot, job->intent, POOL_INTENT_BYTES) ||
+        intent.image_count != 1 || intent.images[0].address != page_address(job->page) ||
+        intent.images[0].bytes.size != job->layout.page_bytes)
+        return false;
+    struct page_stamp found = page_stamp(intent.images[0].bytes.data);
+    return found.epoch == stamp.epoch && found.lsn == stamp.lsn;
+}
+
+/* A change that was made by an earlier call. If this node went down in the middle of it, the intent finished it when
+ * the node came up again; it must not do so another time. */
+static enum pando_status finish_again(struct job *job)
+{
+    if (job->head.slot == 0)
+        return PANDO_OK;
+    if (fabric_address_node(job->head.slot) != job->place->node)
+        return PANDO_INVALID;
+    return intent_is_ours(job) ? clear_intent(job) : PANDO_OK;
+}
+
 /* [intent][page][no intent]: a node that goes down in between finishes it when it comes up again. */
 static enum pando_status write_leaf(struct job *job)
 {
     struct fabric *fabric = job->place->fabric;
     uint64_t offset = fabric_address_offset(page_address(job->page));
-    uint64_t slot = fabric_address_offset(job->head.slot), zero = 0;
+    uint64_t slot = fabric_address_offset(job->head.slot);
     struct intent_builder builder;
     struct intent_lock nobody = {.word = pool_lock_word(job->request->from, 1)};
 
@@ -116,9 +152,7 @@ static enum pando_status write_leaf(struct job *job)
             return PANDO_INVALID;
     }
     enum pando_status status = fabric_self_write(fabric, offset, job->page, job->layout.page_bytes);
-    if (status == PANDO_OK && job->head.slot != 0)
-        status = fabric_self_write(fabric, slot, &zero, sizeof(zero));
-    return status;
+    return status == PANDO_OK && job->head.slot != 0 ? clear_intent(job) : status;
 }
 
 /* Under the leaf's latch; the leaf has been read. */
@@ -132,7 +166,7 @@ static enum pando_status change_leaf(struct job *job, uint32_t index, bool found
     if (stamp.lsn != 0 && !page_stamp_below(page_stamp(job->page), stamp)) {
         head[offsetof(struct dex_work_reply, repeated)] =
             1; /* done by an earlier call, and perhaps more since */
-        return PANDO_OK;
+        return finish_again(job);
     }
     if (!dex_work_changes(job->head.operation, found))
         return PANDO_OK;
