@@ -438,18 +438,22 @@ static void leave_co(struct bench_thread *thread)
 {
     struct bench_run *run = thread->run;
     bool first_of_node = thread->place->thread == 0;
+    bool drops = thread->index == 0 && run->process == 0;
 
     if (thread->engine != NULL)
         engine_detach_co(thread->engine);
     barrier_co(run);
-    if (thread->index == 0 && thread->session != NULL) {
+    if (thread->index == 0 && thread->session != NULL)
         run->outcome->pool_bytes = pool_used_co(run, thread->session);
-        bench_join_leave_co(run, thread->session);
-    }
-    if (thread->index == 0 && thread->node->table != NULL)
-        drop_co(thread);
-    if (first_of_node && thread->node->table != NULL)
+    /* Before the first process is told that it may drop it. */
+    if (first_of_node && !drops && thread->node->table != NULL)
         engine_close_co(thread->node->table, thread->session);
+    if (thread->index == 0 && thread->session != NULL)
+        bench_join_leave_co(run, thread->session);
+    if (drops && thread->node->table != NULL) {
+        drop_co(thread);
+        engine_close_co(thread->node->table, thread->session);
+    }
     if (thread->session != NULL)
         pool_session_close_co(thread->session);
     barrier_co(run);
