@@ -24,7 +24,6 @@ static const char *const method_names[POOL_METHODS] = {
     [POOL_GRANT] = "grant",
     [POOL_RETURN] = "return",
     [POOL_SWEEP] = "sweep",
-    [POOL_SWEEP_TABLE] = "sweep-table",
     [POOL_STATS] = "stats",
     [POOL_WORK] = "work",
     [POOL_WORK_SEEN] = "work-seen",

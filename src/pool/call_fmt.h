@@ -10,8 +10,6 @@
  *           reply     empty
  *   SWEEP   request   0 2 member   2 2 incarnation   4 4 zero
  *           reply     0 8 blocks and 8 8 chunks taken back
- *   SWEEP_TABLE  request   0 2 table   2 6 zero   8 8 and 16 8 addresses of blocks that stay, or 0
- *           reply     as of SWEEP
  *   STATS   request   empty
  *           reply     struct pool_node_stats
  *   WORK    request and reply are an engine's: what its part on memory nodes does, after this node's CPU has
@@ -27,7 +25,6 @@ enum pool_method {
     POOL_GRANT = 1,
     POOL_RETURN,
     POOL_SWEEP,
-    POOL_SWEEP_TABLE,
     POOL_STATS,
     POOL_WORK,
     POOL_WORK_SEEN,
@@ -67,15 +64,6 @@ struct pool_sweep_request {
     uint16_t incarnation;
     uint32_t zero;
 };
-
-enum { POOL_SWEEP_SPARED = 2 };
-
-struct pool_sweep_table_request {
-    uint16_t table;
-    uint8_t zero[6];
-    uint64_t spared[POOL_SWEEP_SPARED];
-};
-_Static_assert(sizeof(struct pool_sweep_table_request) == 24, "format");
 
 struct pool_sweep_reply {
     uint64_t blocks;

@@ -82,7 +82,7 @@ static bool number_known(const struct pool_entry *entries, uint64_t number)
 }
 
 /* Entries keep their numbers when they are freed, so that the next is higher than any there was. Numbers are used
- * again when all have been: nothing is left of a table that was dropped (drop.c). */
+ * again when all have been: nobody uses a table that was dropped, and nothing leads to what deaths have left of it. */
 static uint64_t number_new(const struct pool_entry *entries)
 {
     uint64_t highest = 0, first = rt_random();

@@ -5,8 +5,7 @@
  *   2  announce  the pool's count of drops goes up
  *   3  wait      until every member has said that it uses no table dropped up to that count, or is
  *                no member any more
- *   4  free      the table's memory, by its engine; then what is left of it that nothing leads to, as a load
- *                or a change leaves it whose process died: memory nodes find it by the table's number
+ *   4  free      the table's memory, by its engine
  *   5  remove    dropping -> free
  *
  * What holds:
@@ -28,9 +27,7 @@
  *   5            nothing
  */
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/log.h"
 #include "pool/pool_int.h"
 
 static fabric_address state_address(const struct pool *pool, unsigned slot)
@@ -155,32 +152,6 @@ enum pando_status pool_drops_seen_by_all_co(struct pool_session *session, uint64
         *all = (seen & POOL_DROPS_KEPT) != 0 && (seen & ~POOL_DROPS_KEPT) >= drops;
     }
     free(beats);
-    return status;
-}
-
-/* ---- 4, the rest of it ------------------------------------------------------------------------ */
-
-enum pando_status pool_table_sweep_co(struct pool_session *session, uint16_t table,
-                                      const fabric_address spared[POOL_SWEEP_SPARED])
-{
-    struct pool_sweep_table_request request = {.table = table};
-    enum pando_status status = PANDO_OK;
-
-    memcpy(request.spared, spared, sizeof(request.spared));
-    for (uint16_t node = 0; node < session->pool->nodes && status == PANDO_OK; node++) {
-        struct pool_sweep_reply reply = {0};
-        uint32_t size = 0;
-        status = pool_reconnect_co(session, node);
-        if (status == PANDO_OK)
-            status =
-                fabric_call_co(pool_endpoint(session, node), POOL_SWEEP_TABLE,
-                               slice_of(&request, sizeof(request)), &reply, sizeof(reply), &size);
-        if (status == PANDO_OK && size != sizeof(reply))
-            status = PANDO_CORRUPT;
-        if (status == PANDO_OK && reply.blocks > 0)
-            log_info("took back what a dropped table had lost", log_u64("table", table),
-                     log_u64("node", node), log_u64("blocks", reply.blocks));
-    }
     return status;
 }
 

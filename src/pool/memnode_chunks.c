@@ -131,7 +131,7 @@ static bool block_push(struct memnode *memnode, uint64_t index, uint32_t block)
 {
     struct chunk *chunk = &memnode->chunks[index];
     struct block_class *class = class_of(memnode, chunk->entry.kind, chunk->entry.block_bytes);
-    if (class == NULL)
+    if (class == NULL || chunk->free_count == chunk->blocks)
         return false;
     if (chunk->free_blocks == NULL) {
         chunk->free_blocks = malloc(chunk->blocks * sizeof(uint32_t));
@@ -381,38 +381,16 @@ enum pando_status memnode_return_co(struct memnode *memnode, struct fabric_ident
     return status;
 }
 
-/* ---- after a death, or the end of a table ---------------------------------------------------- */
+/* ---- after a death --------------------------------------------------------------------------- */
 
-/* A block that nobody uses is this node's again, and given out after a while. */
-static void reclaim(struct memnode *memnode, uint64_t index, uint32_t block,
-                    struct pool_sweep_reply *reply)
+static void sweep_chunk(struct memnode *memnode, uint64_t index, struct fabric_identity dead,
+                        struct pool_sweep_reply *reply)
 {
-    tenure_store(memnode, index, block, (struct fabric_identity){0});
-    if (!block_push(memnode, index, block))
-        return;
-    hold_block(memnode, &memnode->chunks[index]);
-    reply->blocks++;
-}
-
-static void release_if_empty(struct memnode *memnode, uint64_t index,
-                             struct pool_sweep_reply *reply)
-{
-    if (memnode->chunks[index].free_count < memnode->chunks[index].blocks)
-        return;
-    chunk_release(memnode, index);
-    reply->chunks++;
-}
-
-typedef void (*sweep_fn)(struct memnode *memnode, uint64_t index, const void *what,
-                         struct pool_sweep_reply *reply);
-
-static void sweep_dead(struct memnode *memnode, uint64_t index, const void *what,
-                       struct pool_sweep_reply *reply)
-{
-    const struct fabric_identity *dead = what;
     struct chunk *chunk = &memnode->chunks[index];
-    bool owned = not_later(chunk->entry.owner, *dead);
+    bool owned = not_later(chunk->entry.owner, dead);
 
+    if (chunk->entry.kind == POOL_CHUNK_FREE)
+        return;
     if (chunk->entry.kind == POOL_CHUNK_INTENTS) {
         if (owned) {
             chunk_release(memnode, index);
@@ -423,61 +401,36 @@ static void sweep_dead(struct memnode *memnode, uint64_t index, const void *what
     for (uint32_t block = 0; block < chunk->blocks; block++) {
         struct pool_tenure tenure = tenure_load(memnode, index, block);
         bool raw = tenure.state == POOL_BLOCK_RAW && owned;
-        if (!raw && (tenure.state != POOL_BLOCK_FREE || !not_later(tenure.holder, *dead)))
+        if (!raw && (tenure.state != POOL_BLOCK_FREE || !not_later(tenure.holder, dead)))
             continue;
         if (raw)
             store(memnode, block_offset(memnode, index, block) + POOL_BLOCK_VERSION,
                   chunk->entry.version_floor);
-        reclaim(memnode, index, block, reply);
+        tenure_store(memnode, index, block, (struct fabric_identity){0});
+        if (!block_push(memnode, index, block))
+            continue;
+        hold_block(memnode, chunk);
+        reply->blocks++;
     }
     if (owned) {
         chunk->entry.owner = (struct fabric_identity){0};
         entry_store(memnode, index);
     }
-    release_if_empty(memnode, index, reply);
-}
-
-static bool spared(const struct pool_sweep_table_request *request, fabric_address address)
-{
-    for (unsigned i = 0; i < POOL_SWEEP_SPARED; i++) {
-        if (request->spared[i] == address)
-            return true;
+    if (chunk->free_count == chunk->blocks) {
+        chunk_release(memnode, index);
+        reply->chunks++;
     }
-    return false;
 }
 
-static void sweep_table(struct memnode *memnode, uint64_t index, const void *what,
-                        struct pool_sweep_reply *reply)
-{
-    const struct pool_sweep_table_request *request = what;
-    const struct chunk *chunk = &memnode->chunks[index];
-
-    if (chunk->entry.kind == POOL_CHUNK_INTENTS)
-        return;
-    for (uint32_t block = 0; block < chunk->blocks; block++) {
-        struct pool_tenure tenure = tenure_load(memnode, index, block);
-        uint64_t offset = block_offset(memnode, index, block);
-        if (tenure.state != POOL_BLOCK_LIVE || tenure.table != request->table ||
-            spared(request, fabric_address_make(memnode->super.node, offset)))
-            continue;
-        /* Its first WRITE may have been cut short. */
-        if (load(memnode, offset + POOL_BLOCK_VERSION) < chunk->entry.version_floor)
-            store(memnode, offset + POOL_BLOCK_VERSION, chunk->entry.version_floor);
-        reclaim(memnode, index, block, reply);
-    }
-    release_if_empty(memnode, index, reply);
-}
-
-static enum pando_status sweep_co(struct memnode *memnode, sweep_fn sweep, const void *what,
-                                  struct pool_sweep_reply *reply)
+enum pando_status memnode_sweep_co(struct memnode *memnode, struct fabric_identity dead,
+                                   struct pool_sweep_reply *reply)
 {
     enum pando_status status = memnode_barrier_co(memnode);
     if (status != PANDO_OK)
         return status;
     for (uint64_t index = 0; index < memnode->super.chunks; index++) {
         rt_latch_lock(&memnode->latch);
-        if (memnode->chunks[index].entry.kind != POOL_CHUNK_FREE)
-            sweep(memnode, index, what, reply);
+        sweep_chunk(memnode, index, dead, reply);
         rt_latch_unlock(&memnode->latch);
         if (index % 16 == 15)
             rt_yield_co();
@@ -486,19 +439,6 @@ static enum pando_status sweep_co(struct memnode *memnode, sweep_fn sweep, const
     memnode->stats.sweeps++;
     rt_latch_unlock(&memnode->latch);
     return PANDO_OK;
-}
-
-enum pando_status memnode_sweep_co(struct memnode *memnode, struct fabric_identity dead,
-                                   struct pool_sweep_reply *reply)
-{
-    return sweep_co(memnode, sweep_dead, &dead, reply);
-}
-
-enum pando_status memnode_sweep_table_co(struct memnode *memnode,
-                                         const struct pool_sweep_table_request *request,
-                                         struct pool_sweep_reply *reply)
-{
-    return sweep_co(memnode, sweep_table, request, reply);
 }
 
 /* ---- beginning, end, statistics -------------------------------------------------------------- */

@@ -68,9 +68,6 @@ enum pando_status memnode_return_co(struct memnode *memnode, struct fabric_ident
                                     uint32_t count);
 enum pando_status memnode_sweep_co(struct memnode *memnode, struct fabric_identity dead,
                                    struct pool_sweep_reply *reply);
-enum pando_status memnode_sweep_table_co(struct memnode *memnode,
-                                         const struct pool_sweep_table_request *request,
-                                         struct pool_sweep_reply *reply);
 
 /* After it this node's CPU sees every WRITE that has completed (R8). */
 enum pando_status memnode_barrier_co(struct memnode *memnode);

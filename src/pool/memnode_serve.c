@@ -65,24 +65,6 @@ static enum pando_status serve_sweep(struct memnode *memnode, struct fabric_requ
     return status;
 }
 
-static enum pando_status serve_sweep_table(struct memnode *memnode, struct fabric_request *request)
-{
-    struct pool_sweep_table_request asked;
-    struct pool_sweep_reply reply = {0};
-
-    if (request->body.size != sizeof(asked))
-        return PANDO_INVALID;
-    memcpy(&asked, request->body.data, sizeof(asked));
-    if (request->from.member == 0)
-        return PANDO_DENIED;
-    if (asked.table == 0)
-        return PANDO_INVALID;
-    enum pando_status status = memnode_sweep_table_co(memnode, &asked, &reply);
-    memcpy(request->reply, &reply, sizeof(reply));
-    request->reply_size = sizeof(reply);
-    return status;
-}
-
 static enum pando_status serve_work_co(struct memnode *memnode, struct fabric_request *request)
 {
     struct memnode_place place = {
@@ -109,8 +91,6 @@ static enum pando_status serve(struct memnode *memnode, struct fabric_request *r
         return serve_return(memnode, request);
     case POOL_SWEEP:
         return serve_sweep(memnode, request);
-    case POOL_SWEEP_TABLE:
-        return serve_sweep_table(memnode, request);
     case POOL_STATS: {
         struct pool_node_stats stats;
         memnode_stats(memnode, &stats);

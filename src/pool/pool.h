@@ -284,12 +284,6 @@ pool_table_mark_co(struct pool_session *session, const char *name, unsigned *slo
 PANDO_MUST_CHECK enum pando_status pool_table_take_over_co(struct pool_session *session,
                                                            unsigned slot, uint64_t state);
 
-/* Of a table that is being dropped, whose engine has freed all it could find: memory nodes take back every other
- * block of it. Those at the spared addresses stay. */
-PANDO_MUST_CHECK enum pando_status
-pool_table_sweep_co(struct pool_session *session, uint16_t table,
-                    const fabric_address spared[POOL_SWEEP_SPARED]);
-
 /* Its memory has been freed: the entry may be used again. OK also if it has been already. */
 PANDO_MUST_CHECK enum pando_status pool_table_remove_co(struct pool_session *session, unsigned slot,
                                                         uint64_t table);

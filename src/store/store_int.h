@@ -20,7 +20,7 @@ struct store_life {
 struct shared_table {
     struct list link;
     char name[POOL_NAME_MAX];
-    uint64_t number; /* the table's: never used twice */
+    uint64_t number; /* the table's, in the directory */
     uint64_t life;
     struct engine_table *engine_table;
     struct list attached; /* struct store_table; under the store's latch */

@@ -376,9 +376,6 @@ static enum pando_status remove_co(struct dex *self)
     /* All of it is in the tree; and of a table that is gone nobody would free it. */
     if (status == PANDO_OK && table->log != NULL)
         status = dex_log_keep_co(table->log, self->base.session, false);
-    fabric_address last[POOL_SWEEP_SPARED] = {table->root, atomic_load(&table->map)->address};
-    if (status == PANDO_OK)
-        status = pool_table_sweep_co(self->base.session, table->id, last);
     if (status == PANDO_OK)
         status = pool_table_remove_co(self->base.session, table->slot, table->id);
     if (status == PANDO_OK) {

@@ -26,11 +26,9 @@ static enum pando_status free_node_co(const struct taken *taken, const struct po
     return pool_free_co(taken->session, node, taken->node_bytes, false);
 }
 
-/* One that is not as it was written was not written. */
 static enum pando_status free_blob_co(const struct taken *taken, fabric_address blob)
 {
-    enum pando_status status = blob_free_co(taken->session, taken->table, blob);
-    return status == PANDO_STALE ? PANDO_OK : status;
+    return blob_free_co(taken->session, taken->table, blob);
 }
 
 enum pando_status taken_node_co(struct taken *taken, struct pool_block node)
@@ -59,13 +57,21 @@ enum pando_status taken_blob_co(struct taken *taken, fabric_address blob)
     return status == PANDO_OK ? PANDO_NO_MEMORY : status;
 }
 
+/* One that could not be freed is not tried again, as it may have been: it is lost, and the next one tried. */
 void taken_give_back_co(struct taken *taken)
 {
+    struct pool_retry retry = {0};
     enum pando_status status = PANDO_OK;
-    while (taken->blob_count > 0 && status == PANDO_OK)
-        status = free_blob_co(taken, taken->blobs[--taken->blob_count]);
-    while (taken->node_count > 0 && status == PANDO_OK)
-        status = free_node_co(taken, &taken->nodes[--taken->node_count]);
+
+    while (status == PANDO_OK && taken->blob_count + taken->node_count > 0) {
+        enum pando_status freed = taken->blob_count > 0
+                                      ? free_blob_co(taken, taken->blobs[--taken->blob_count])
+                                      : free_node_co(taken, &taken->nodes[--taken->node_count]);
+        if (freed == PANDO_OK)
+            retry = (struct pool_retry){0};
+        else
+            status = pool_retry_co(pool_session_pool(taken->session), &retry);
+    }
 }
 
 void taken_free(struct taken *taken)

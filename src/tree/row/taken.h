@@ -22,8 +22,7 @@ struct taken {
 PANDO_MUST_CHECK enum pando_status taken_node_co(struct taken *taken, struct pool_block node);
 PANDO_MUST_CHECK enum pando_status taken_blob_co(struct taken *taken, fabric_address blob);
 
-/* When none of it is being written any more. Whoever cannot give back has lost its pool, and does not try for long: the
- * rest is had back when the table is dropped. */
+/* When none of it is being written any more. Whoever has lost its pool does not try for longer than pool_retry_co. */
 void taken_give_back_co(struct taken *taken);
 void taken_free(struct taken *taken);
 

@@ -110,8 +110,6 @@ enum pando_status sherman_drop_co(struct engine_table *base, struct pool_session
     if (status == PANDO_CORRUPT)
         log_error("cannot free a table that is damaged", log_u64("table", table->id));
     if (status == PANDO_OK)
-        status = pool_table_sweep_co(session, table->id, (fabric_address[POOL_SWEEP_SPARED]){0});
-    if (status == PANDO_OK)
         status = pool_table_remove_co(session, table->slot, table->id);
     base->ops->detach_co(engine);
     return status;
