@@ -179,6 +179,7 @@ static void finish_start(struct store *store, unsigned slot, const struct pool_e
         return;
     *finish = (struct finish){.store = store, .slot = slot, .entry = *entry};
     store->finishing = true;
+    store->finish_from = slot + 1;
     if (rt_spawn(rt_loop_self(), finish_task, finish) != PANDO_OK) {
         store->finishing = false;
         free(finish);
@@ -263,7 +264,9 @@ static enum pando_status keep_drops_co(struct store *store, struct pool_entry *e
         store->seen_due |= first || drops != store->drops_looked;
         store->drops_looked = drops;
         store->dropping = false;
-        for (unsigned slot = 0; slot < POOL_TABLES; slot++) {
+        /* In turn: one that cannot be freed is in nobody's way. */
+        for (unsigned i = 0, from = store->finish_from; i < POOL_TABLES; i++) {
+            unsigned slot = (from + i) % POOL_TABLES;
             if (!pool_entry_dropping(entries[slot].state))
                 continue;
             store->dropping = true;

@@ -56,6 +56,7 @@ struct store {
     unsigned passes;       /* of the keeper in this life */
     uint64_t drops_looked; /* the count of drops before it last looked at the directory */
     bool dropping;         /* some table was being dropped then */
+    unsigned finish_from;  /* the slot after the one of which that was tried last */
     bool seen_due;         /* that count is to be published when the dropped tables are quiet */
 };
 
