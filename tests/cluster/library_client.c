@@ -1,13 +1,15 @@
 /*
  * A client for cluster tests, of the C library: three threads put keys one after the other and one keeps 64 in
- * flight, for some seconds, whatever happens to the memory nodes. In the end every key that was
- * acknowledged must be there.
+ * flight, for some seconds or until SIGTERM, whatever happens to the memory nodes. In the end every key that
+ * was acknowledged must be there.
  *
  *   cluster_library_client URI SECRET SECONDS [IDLE_SECONDS]
  *
- * does nothing for IDLE_SECONDS before it reads; prints "running", then a line for every kind of failure that it met, and how many keys it checked.
+ * does nothing for IDLE_SECONDS before it reads; prints "running", "met" and what with the first failure of a kind, how
+ * many there were of each in the end, and how many keys it checked.
  */
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -22,9 +24,14 @@ enum { THREADS = 4, IN_FLIGHT = 64, KEYS_MAX = 1 << 20, PATIENCE_S = 60 };
 
 struct writer {
     pthread_t thread;
-    uint64_t index, count;
+    uint64_t index, count; /* after KEYS_MAX it begins anew: a key has always the same value */
     uint8_t *acknowledged; /* by number of the key */
 };
+
+static uint64_t next_number(struct writer *writer)
+{
+    return writer->count++ % KEYS_MAX;
+}
 
 static struct pando_pool *pool;
 static struct pando_table *table;
@@ -41,8 +48,11 @@ static void give_up(const char *what, enum pando_status status)
 
 static void note(enum pando_status status)
 {
-    if (atomic_fetch_add(&failures[status], 1) == 0)
+    if (atomic_fetch_add(&failures[status], 1) == 0) {
         snprintf(text_of[status], sizeof(text_of[status]), "%s", pando_error_text(pool));
+        printf("met %s\n", pando_status_text(status));
+        fflush(stdout);
+    }
     if (status != PANDO_BROKEN && status != PANDO_TIMEOUT && status != PANDO_UNKNOWN)
         give_up("put", status);
 }
@@ -55,12 +65,12 @@ static uint64_t name_of(const struct writer *writer, uint64_t number)
 static void *write_main(void *arg)
 {
     struct writer *writer = arg;
-    while (!atomic_load(&stop) && writer->count < KEYS_MAX) {
-        uint64_t name = name_of(writer, writer->count), value = ~name;
+    while (!atomic_load(&stop)) {
+        uint64_t number = next_number(writer), name = name_of(writer, number), value = ~name;
         enum pando_status status = pando_put(table, &name, 8, &value, 8);
         if (status != PANDO_OK)
             note(status);
-        writer->acknowledged[writer->count++] = status == PANDO_OK;
+        writer->acknowledged[number] |= status == PANDO_OK;
     }
     return NULL;
 }
@@ -78,9 +88,9 @@ static void *queue_main(void *arg)
     for (unsigned i = 0; i < IN_FLIGHT; i++)
         idle[i] = i;
     while (!atomic_load(&stop) || idle_count < IN_FLIGHT) {
-        while (!atomic_load(&stop) && idle_count > 0 && writer->count < KEYS_MAX) {
+        while (!atomic_load(&stop) && idle_count > 0) {
             unsigned slot = idle[--idle_count];
-            numbers[slot] = writer->count++;
+            numbers[slot] = next_number(writer);
             names[slot] = name_of(writer, numbers[slot]);
             values[slot] = ~names[slot];
             enum pando_status status =
@@ -94,7 +104,7 @@ static void *queue_main(void *arg)
         for (unsigned i = 0; i < count; i++) {
             if (completions[i].status != PANDO_OK)
                 note(completions[i].status);
-            writer->acknowledged[numbers[completions[i].tag]] = completions[i].status == PANDO_OK;
+            writer->acknowledged[numbers[completions[i].tag]] |= completions[i].status == PANDO_OK;
             idle[idle_count++] = (unsigned)completions[i].tag;
         }
     }
@@ -145,7 +155,7 @@ static int verify(const struct writer *writers)
     uint64_t names[PIECE];
     size_t count = 0;
     for (unsigned i = 0; i < THREADS; i++) {
-        for (uint64_t number = 0; number < writers[i].count; number++) {
+        for (uint64_t number = 0; number < writers[i].count && number < KEYS_MAX; number++) {
             if (!writers[i].acknowledged[number])
                 continue;
             names[count++] = name_of(&writers[i], number);
@@ -160,6 +170,12 @@ static int verify(const struct writer *writers)
     checked += count;
     printf("%llu keys checked, %llu lost\n", checked, lost);
     return lost > 0;
+}
+
+/* It ends the sleep. */
+static void on_signal(int number)
+{
+    (void)number;
 }
 
 int main(int argc, char **argv)
@@ -188,6 +204,7 @@ int main(int argc, char **argv)
                            &writers[i]) != 0)
             return 1;
     }
+    (void)signal(SIGTERM, on_signal);
     printf("running\n");
     fflush(stdout);
     sleep((unsigned)atoi(argv[3]));

@@ -17,22 +17,34 @@ for node in 0 1; do
 done
 POOL=tcp:${ADDRESSES[0]},${ADDRESSES[1]}
 
-start client "$CLIENT" "$POOL" "$SECRET" 40
+# Longer than anybody is patient. What the client needs of a node that is gone may be little for a while: it ends when
+# a failure was met.
+long() {
+    sleep 12
+    for _ in $(seq 60); do
+        grep -q '^met ' "$DIR/client.out" && return 0
+        sleep 1
+    done
+    fail "it met no failure: $(cat "$DIR/client.out")"
+}
+
+start client "$CLIENT" "$POOL" "$SECRET" 120
 CLIENT_PID=$PID
 wait_for running "$DIR/client.out"
-for outage in "1 2" "0 3" "1 20"; do
-    read -r node seconds <<< "$outage"
+for outage in "1 sleep 2" "0 sleep 3" "1 long"; do
+    read -r node pause <<< "$outage"
     sleep 2
     kill -KILL "${PIDS[$node]}"
     wait "${PIDS[$node]}" 2>/dev/null || true
-    sleep "$seconds"
+    $pause
     memory "$node" "${ADDRESSES[$node]}"
     PIDS[node]=$PID
 done
+sleep 4
+kill -TERM "$CLIENT_PID"
 RC=0
 wait "$CLIENT_PID" || RC=$?
 [[ $RC == 0 ]] || fail "exit $RC: $(tail -n 12 "$DIR/client.err") $(cat "$DIR/client.out")"
-grep -q 'broken\|timed out\|unknown\|failed' "$DIR/client.out" || fail "it met no failure: $(cat "$DIR/client.out")"
 CHECKED=$(sed -n 's/ keys checked.*//p' "$DIR/client.out")
 [[ $CHECKED -gt 5000 ]] || fail "few keys: $(cat "$DIR/client.out")"
 cat "$DIR/client.out"
