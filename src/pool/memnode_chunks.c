@@ -125,8 +125,8 @@ static void chunk_release(struct memnode *memnode, uint64_t index)
     memnode->chunks_free++;
 }
 
-/* The block's tenure says so already. False when memory is gone: it stays unused until a restart.
- */
+/* The block's tenure says so already. False when memory is gone: it stays unused until a restart; or when all are here,
+ * because a client has changed the tenure of one that was. */
 static bool block_push(struct memnode *memnode, uint64_t index, uint32_t block)
 {
     struct chunk *chunk = &memnode->chunks[index];
