@@ -46,6 +46,7 @@ static bool job_read(struct job *job)
                                        .value_max = head->value_max};
     if (head->engine != DEX_WORK || head->operation >= DEX_WORKS || head->reserved != 0 ||
         body.size != sizeof(*head) + (size_t)head->key_bytes + head->value_bytes ||
+        (head->slot != 0 && fabric_address_node(head->slot) != job->place->node) ||
         page_layout_check(&job->layout) != PANDO_OK || head->key_bytes > head->key_max ||
         (head->key_size != 0 && head->key_bytes != head->key_size))
         return false;
@@ -107,7 +108,6 @@ static enum pando_status clear_intent(const struct job *job)
 static bool intent_is_ours(struct job *job)
 {
     uint64_t offset = fabric_address_offset(job->head.slot), header = 0;
-    struct page_stamp stamp = {job->head.epoch, job->head.lsn};
     struct intent intent;
 
     if (fabric_self_read(job->place->fabric, offset, &header, sizeof(header)) != PANDO_OK ||
@@ -118,18 +118,14 @@ static bool intent_is_ours(struct job *job)
         intent.images[0].bytes.size != job->layout.page_bytes)
         return false;
     struct page_stamp found = page_stamp(intent.images[0].bytes.data);
-    return found.epoch == stamp.epoch && found.lsn == stamp.lsn;
+    return found.epoch == job->head.epoch && found.lsn == job->head.lsn;
 }
 
 /* A change that was made by an earlier call. If this node went down in the middle of it, the intent finished it when
  * the node came up again; it must not do so another time. */
 static enum pando_status finish_again(struct job *job)
 {
-    if (job->head.slot == 0)
-        return PANDO_OK;
-    if (fabric_address_node(job->head.slot) != job->place->node)
-        return PANDO_INVALID;
-    return intent_is_ours(job) ? clear_intent(job) : PANDO_OK;
+    return job->head.slot != 0 && intent_is_ours(job) ? clear_intent(job) : PANDO_OK;
 }
 
 /* [intent][page][no intent]: a node that goes down in between finishes it when it comes up again. */
@@ -147,8 +143,7 @@ static enum pando_status write_leaf(struct job *job)
         intent_add_image(&builder, page_address(job->page),
                          slice_of(job->page, job->layout.page_bytes));
         size_t size = intent_finish(&builder, job->place->pool, job->head.slot);
-        if (size == 0 || fabric_address_node(job->head.slot) != job->place->node ||
-            fabric_self_write(fabric, slot, job->intent, size) != PANDO_OK)
+        if (size == 0 || fabric_self_write(fabric, slot, job->intent, size) != PANDO_OK)
             return PANDO_INVALID;
     }
     enum pando_status status = fabric_self_write(fabric, offset, job->page, job->layout.page_bytes);
