@@ -3,6 +3,7 @@
  * the same without `prefetch`. Many of them share the smallest cache there is without waiting for each other's frames.
  */
 #include "sim/dex_world.h"
+#include "sim/numbered.h"
 
 enum { KEYS = 20 * 1000, CACHE_BYTES = 100 * 1024, CROWD = 16 };
 
@@ -10,26 +11,6 @@ static const struct engine_shape shape = {
     .key_size = 8, .value_size = 8, .key_max = 8, .value_inline = 8, .node_bytes = 1024};
 
 static unsigned done;
-
-static bool feed_next(void *context, struct slice *key, struct slice *value)
-{
-    static uint64_t bytes;
-    uint64_t *next = context;
-    if (*next == KEYS)
-        return false;
-    bytes = __builtin_bswap64((*next)++);
-    *key = *value = slice_of(&bytes, sizeof(bytes));
-    return true;
-}
-
-static bool count_pair(void *context, struct slice key, struct slice value)
-{
-    unsigned *count = context;
-    (void)key;
-    (void)value;
-    ++*count;
-    return true;
-}
 
 /* The second time: the first fills the cache. */
 static uint64_t scan_ns_co(struct dex_member *self, bool reverse, const char *without)
@@ -94,11 +75,11 @@ static void crowd_co(struct dex_member *self)
 static void load_co(struct dex_member *self)
 {
     struct engine *engine;
-    uint64_t next = 0;
+    struct number_feed feed = {.end = KEYS};
     CHECK_OK(engine_create_co(&dex_engine, self->session, "t", &shape));
     CHECK_OK(dex_open_co(self, "t", NULL));
     CHECK_OK(engine_attach_co(self->table, self->session, &engine));
-    CHECK_OK(engine_bulk_load_co(engine, feed_next, &next, 80));
+    CHECK_OK(engine_bulk_load_co(engine, number_feed_next, &feed, 80));
     engine_detach_co(engine);
     engine_close_co(self->table, self->session);
 }

@@ -2,6 +2,7 @@
  * A leaf that was emptied between full ones goes, though it is no smaller for them to be together.
  */
 #include "sim/dex_world.h"
+#include "sim/numbered.h"
 #include "tree/dex/dex_int.h"
 
 enum { KEYS = 20 * 1000, EVERY = 3 };
@@ -10,22 +11,6 @@ static const struct engine_shape shape = {
     .key_size = 8, .value_size = 8, .key_max = 8, .value_inline = 8, .node_bytes = 1024};
 
 static bool done;
-
-static struct slice number_key(uint64_t number, uint64_t *bytes)
-{
-    *bytes = __builtin_bswap64(number);
-    return slice_of(bytes, sizeof(*bytes));
-}
-
-static bool feed_next(void *context, struct slice *key, struct slice *value)
-{
-    static uint64_t bytes;
-    uint64_t *next = context;
-    if (*next == KEYS)
-        return false;
-    *key = *value = number_key((*next)++, &bytes);
-    return true;
-}
 
 static unsigned pairs_per_leaf_co(struct dex *self)
 {
@@ -49,13 +34,13 @@ static void member_task(void *arg)
 {
     struct dex_member self;
     struct engine *engine;
-    uint64_t next = 0;
+    struct number_feed feed = {.end = KEYS};
 
     dex_join_co(arg, &self);
     CHECK_OK(engine_create_co(&dex_engine, self.session, "t", &shape));
     CHECK_OK(dex_open_co(&self, "t", NULL));
     CHECK_OK(engine_attach_co(self.table, self.session, &engine));
-    CHECK_OK(engine_bulk_load_co(engine, feed_next, &next, 100));
+    CHECK_OK(engine_bulk_load_co(engine, number_feed_next, &feed, 100));
     uint64_t before = leaves_co(engine);
     unsigned pairs = pairs_per_leaf_co(dex_of(engine));
     CHECK(pairs > 10 && before >= KEYS / pairs);

@@ -4,6 +4,7 @@
  */
 #include "pool/block_fmt.h"
 #include "sim/dex_world.h"
+#include "sim/numbered.h"
 
 enum { PAGE_BYTES = 1024, KEYS_BEFORE = 1000, KEYS_MAX = 10000, TRIES = 100 };
 
@@ -18,12 +19,6 @@ struct member {
     struct dex_member base;
     struct engine *engine;
 };
-
-static struct slice number_key(uint64_t number, uint64_t *bytes)
-{
-    *bytes = __builtin_bswap64(number);
-    return slice_of(bytes, sizeof(*bytes));
-}
 
 static void come_co(struct member *self)
 {

@@ -3,6 +3,7 @@
  * connection breaks for a moment gives back nearly all.
  */
 #include "sim/dex_world.h"
+#include "sim/numbered.h"
 #include "tree/sherman/sherman.h"
 
 enum { CHUNKS = 16, TOO_MANY = 1000000, FITS = 100000, VALUE = 200, KILL_AT = 2000 };
@@ -14,23 +15,9 @@ static const uint64_t CUT_AFTER_NS = 500 * RT_NS_PER_US, CUT_NS = 20 * RT_NS_PER
 
 static const struct engine_ops *ops;
 static struct dex_world place;
+static const uint8_t zeroes[VALUE];
+static const struct slice every_value = {zeroes, VALUE};
 static unsigned done;
-
-struct feed {
-    uint64_t number, end, key;
-    uint8_t value[VALUE];
-};
-
-static bool feed_next(void *context, struct slice *key, struct slice *value)
-{
-    struct feed *feed = context;
-    if (feed->number == feed->end)
-        return false;
-    feed->key = __builtin_bswap64(feed->number++);
-    *key = slice_of(&feed->key, sizeof(feed->key));
-    *value = slice_of(feed->value, sizeof(feed->value));
-    return true;
-}
 
 static void open_co(struct fabric *fabric, struct dex_member *self, struct engine **engine)
 {
@@ -57,11 +44,11 @@ static void lost_task(void *arg)
     struct fabric *fabric = arg;
     struct dex_member self;
     struct engine *engine;
-    struct feed feed = {.end = FITS};
+    struct number_feed feed = {.end = FITS, .value = every_value};
 
     open_co(fabric, &self, &engine);
     fabric_sim_kill_at(fabric, fabric_sim_posted(fabric) + KILL_AT);
-    CHECK(engine_bulk_load_co(engine, feed_next, &feed, 90) != PANDO_OK);
+    CHECK(engine_bulk_load_co(engine, number_feed_next, &feed, 90) != PANDO_OK);
     CHECK(fabric_sim_dead(fabric));
     leave_co(&self, engine);
 }
@@ -87,16 +74,16 @@ static void cut_off_task(void *arg)
 {
     struct dex_member self;
     struct engine *engine;
-    struct feed feed = {.end = TOO_MANY};
+    struct number_feed feed = {.end = TOO_MANY, .value = every_value};
 
     open_co(arg, &self, &engine);
     CHECK_OK(rt_spawn(rt_loop_self(), cut_task, arg));
-    CHECK_STATUS(engine_bulk_load_co(engine, feed_next, &feed, 90), PANDO_FULL);
-    CHECK(feed.number > FITS);
+    CHECK_STATUS(engine_bulk_load_co(engine, number_feed_next, &feed, 90), PANDO_FULL);
+    CHECK(feed.next > FITS);
     rt_sleep_co(5 * RT_NS_PER_S); /* before it can be had again */
-    uint64_t most = feed.number;
-    feed = (struct feed){.end = most / 4 * 3};
-    CHECK_OK(engine_bulk_load_co(engine, feed_next, &feed, 90));
+    uint64_t most = feed.next;
+    feed = (struct number_feed){.end = most / 4 * 3, .value = every_value};
+    CHECK_OK(engine_bulk_load_co(engine, number_feed_next, &feed, 90));
     leave_co(&self, engine);
 }
 

@@ -3,6 +3,7 @@
  * without, and a long value of which only some segments fit.
  */
 #include "sim/dex_world.h"
+#include "sim/numbered.h"
 #include "tree/blob/blob.h"
 #include "tree/sherman/sherman.h"
 
@@ -20,6 +21,8 @@ static const struct engine_shape shapes[] = {
 
 static const uint64_t WAIT_NS = 1200 * RT_NS_PER_MS; /* more than the grace period */
 
+static const uint8_t zeroes[VALUE];
+static const struct slice every_value = {zeroes, VALUE};
 static unsigned done;
 
 struct test {
@@ -27,22 +30,6 @@ struct test {
     const struct engine_shape *shape;
 };
 static struct test test;
-
-struct feed {
-    uint64_t number, end, key;
-    uint8_t value[VALUE];
-};
-
-static bool feed_next(void *context, struct slice *key, struct slice *value)
-{
-    struct feed *feed = context;
-    if (feed->number == feed->end)
-        return false;
-    feed->key = __builtin_bswap64(feed->number++);
-    *key = slice_of(&feed->key, sizeof(feed->key));
-    *value = slice_of(feed->value, sizeof(feed->value));
-    return true;
-}
 
 static void open_co(struct dex_member *self, const char *name, struct engine **engine)
 {
@@ -65,15 +52,15 @@ static void drop_co(struct dex_member *self, struct engine *engine)
 static void loads_co(struct dex_member *self)
 {
     struct engine *engine;
-    struct feed feed = {.end = TOO_MANY};
+    struct number_feed feed = {.end = TOO_MANY, .value = every_value};
 
     open_co(self, "t", &engine);
-    CHECK_STATUS(engine_bulk_load_co(engine, feed_next, &feed, 90), PANDO_FULL);
-    uint64_t most = feed.number;
+    CHECK_STATUS(engine_bulk_load_co(engine, number_feed_next, &feed, 90), PANDO_FULL);
+    uint64_t most = feed.next;
     CHECK(most > 10000);
     rt_sleep_co(WAIT_NS); /* before it can be had again */
-    feed = (struct feed){.end = most / 4 * 3};
-    CHECK_OK(engine_bulk_load_co(engine, feed_next, &feed, 90));
+    feed = (struct number_feed){.end = most / 4 * 3, .value = every_value};
+    CHECK_OK(engine_bulk_load_co(engine, number_feed_next, &feed, 90));
     drop_co(self, engine);
 }
 

@@ -3,6 +3,7 @@
  * to READ it; what comes sooner is. The process is paused at each list of an operation in turn.
  */
 #include "sim/dex_world.h"
+#include "sim/numbered.h"
 #include "tree/sherman/sherman.h"
 
 enum { KEYS = 2000, KEY = 777 };
@@ -21,26 +22,6 @@ struct way {
 };
 
 static unsigned done;
-
-static bool feed_next(void *context, struct slice *key, struct slice *value)
-{
-    static uint64_t bytes;
-    uint64_t *next = context;
-    if (*next == KEYS)
-        return false;
-    bytes = __builtin_bswap64((*next)++);
-    *key = *value = slice_of(&bytes, sizeof(bytes));
-    return true;
-}
-
-static bool count_pair(void *context, struct slice key, struct slice value)
-{
-    unsigned *count = context;
-    (void)key;
-    (void)value;
-    ++*count;
-    return true;
-}
 
 static void get_co(struct engine *engine, uint64_t number)
 {
@@ -108,14 +89,14 @@ static void load_co(struct dex_member *self, const struct engine_ops *ops)
 {
     struct engine_config config = {.cache_bytes = 1 << 20};
     struct engine *engine;
-    uint64_t next = 0;
+    struct number_feed feed = {.end = KEYS};
     char error[256];
 
     CHECK_OK(engine_create_co(ops, self->session, ops->name, &shape));
     CHECK_OK(
         engine_open_co(ops, self->session, ops->name, &config, &self->table, error, sizeof(error)));
     CHECK_OK(engine_attach_co(self->table, self->session, &engine));
-    CHECK_OK(engine_bulk_load_co(engine, feed_next, &next, 80));
+    CHECK_OK(engine_bulk_load_co(engine, number_feed_next, &feed, 80));
     engine_detach_co(engine);
     engine_close_co(self->table, self->session);
 }

@@ -3,6 +3,7 @@
  * of a key that lies elsewhere in the leaf's range.
  */
 #include "sim/dex_world.h"
+#include "sim/numbered.h"
 #include "tree/sherman/sherman.h"
 #include "tree/sherman/sherman_int.h"
 
@@ -12,12 +13,6 @@ static const struct engine_shape shape = {
     .key_size = 8, .value_size = 8, .key_max = 8, .value_inline = 8, .node_bytes = 1024};
 
 static bool done;
-
-static struct slice number_key(uint64_t number, uint64_t *bytes)
-{
-    *bytes = __builtin_bswap64(number);
-    return slice_of(bytes, sizeof(*bytes));
-}
 
 /* As a one-word update leaves it when its writer dies: the pair is good, its check is not. */
 static void tear_co(struct engine *engine)
@@ -37,15 +32,6 @@ static void tear_co(struct engine *engine)
         fabric_write(fabric_address_offset(header.address) + slot.offset, &word, sizeof(word));
     CHECK_OK(pool_submit_co(self->base.session, fabric_address_node(header.address), &write, 1));
     scratch_give(self, scratch);
-}
-
-static bool count_pair(void *context, struct slice key, struct slice value)
-{
-    unsigned *count = context;
-    (void)key;
-    (void)value;
-    ++*count;
-    return true;
 }
 
 static void scan_all_co(struct engine *engine, bool reverse)
