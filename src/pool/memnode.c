@@ -66,8 +66,9 @@ static enum pando_status check(struct memnode *memnode, char *error, size_t erro
     if (super->version != POOL_VERSION) {
         snprintf(
             error, error_bytes,
-            "pool format version %u, this program has %u; use the program that made it, or start "
-            "with an empty window",
+            "pool format version %u, this program has %u; its contents are untouched: dump its "
+            "tables with the program that made it (pando dump) and load them with this one (pando "
+            "load) into a window under another name",
             super->version, POOL_VERSION);
         return PANDO_VERSION;
     }

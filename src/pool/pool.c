@@ -37,8 +37,10 @@ static enum pando_status read_superblock_co(struct pool *pool, struct fabric_end
     if (super->magic != POOL_MAGIC)
         return fail(error, error_bytes, PANDO_INVALID, node, "no pool in its window");
     if (super->version != POOL_VERSION)
-        return fail(error, error_bytes, PANDO_VERSION, node,
-                    "its pool has another format version; use the program that made it");
+        return fail(
+            error, error_bytes, PANDO_VERSION, node,
+            "its pool has another format version: dump its tables with the program that made it "
+            "(pando dump), load them with this one into a new pool (pando load)");
     if (super->node != node || super->locks == 0 || super->locks > POOL_LOCKS ||
         super->heap_offset >= FABRIC_DEVICE || super->chunks > FABRIC_DEVICE / POOL_CHUNK_BYTES)
         return fail(error, error_bytes, PANDO_CORRUPT, node, "damaged superblock");

@@ -55,7 +55,7 @@
 #define POOL_MAGIC 0x314c4f4f50444e50u /* "PNDPOOL1" */
 
 enum {
-    POOL_VERSION = 1,
+    POOL_VERSION = 2,
     POOL_MEMBERS = FABRIC_MEMBERS_MAX,
     POOL_TABLES = 128,
     POOL_TABLE_NUMBER_MAX = UINT16_MAX, /* a block's tenure has 16 bits for it */

@@ -83,11 +83,11 @@ expect 1 "give the same --node and --size" "$PANDO" memory --shm "$PREFIX-a" --s
 FILE=$(find /dev/shm /dev/hugepages -maxdepth 1 -name "pando-$PREFIX-a" 2> /dev/null | head -1) || true
 [[ -n $FILE ]] || fail "the window's file is not where it should be"
 # The window's own version (at 8), then the pool's (behind the magic of its superblock, at 0x8000).
-printf '\x63' | dd of="$FILE" bs=1 seek=8 conv=notrunc status=none
-expect 1 "format version 99" "$PANDO" memory --shm "$PREFIX-a" --size 64M
 printf '\x01' | dd of="$FILE" bs=1 seek=8 conv=notrunc status=none
+expect 1 "format version 1, this program has 2; .*contents are untouched: dump .*pando dump.* load " "$PANDO" memory --shm "$PREFIX-a" --size 64M
+printf '\x02' | dd of="$FILE" bs=1 seek=8 conv=notrunc status=none
 printf '\x63' | dd of="$FILE" bs=1 seek=$((0x8000 + 8)) conv=notrunc status=none
-expect 1 "version" "$PANDO" memory --shm "$PREFIX-a" --size 64M
+expect 1 "version.*contents are untouched: dump .*pando dump.* load " "$PANDO" memory --shm "$PREFIX-a" --size 64M
 
 # --- secrets ---
 (umask 077 && head -c 32 /dev/urandom | base64 > "$DIR/other" && echo short > "$DIR/short")

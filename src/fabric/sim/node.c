@@ -117,6 +117,12 @@ err:
     return NULL;
 }
 
+/* Repeats with the seed, and is another one in every life without memory. */
+static uint64_t machine_window_id(const struct fabric_sim *net, uint16_t node, uint32_t life)
+{
+    return hash_u64(net->options.seed ^ hash_u64((uint64_t)node << 32 | life)) | 1;
+}
+
 enum pando_status fabric_sim_add(struct fabric_sim *net,
                                  const struct fabric_sim_node_options *options, struct fabric **out)
 {
@@ -137,6 +143,7 @@ enum pando_status fabric_sim_add(struct fabric_sim *net,
     if (window_map_private(&machine->window, options->node, options->host_bytes,
                            options->device_bytes) != PANDO_OK)
         goto err_free;
+    window_set_id(&machine->window, machine_window_id(net, options->node, 1));
     struct process *process = process_create(net, machine, options->target, options->threads, 1);
     if (process == NULL)
         goto err_window;
@@ -289,6 +296,8 @@ enum pando_status fabric_sim_restart(struct fabric *fabric, bool keep, struct fa
             window_map_private(&machine->window, machine->node, host_bytes, device_bytes);
         if (status != PANDO_OK)
             return status;
+        window_set_id(&machine->window,
+                      machine_window_id(dead->net, machine->node, dead->life + 1));
     }
     struct process *process =
         process_create(dead->net, machine, dead->base.target, dead->threads, dead->life + 1);

@@ -48,9 +48,21 @@ static void format(struct window *window, uint16_t node)
         .host_bytes = window->host_bytes,
         .device_bytes = window->device_bytes,
         .opened = 1,
+        .id = rt_entropy() | 1,
     };
     /* The magic last: a half-formatted file is formatted again. */
     __atomic_store_n(&header_of(window)->magic, WINDOW_MAGIC, __ATOMIC_RELEASE);
+}
+
+uint64_t window_id(const struct window *window)
+{
+    return header_of(window)->id;
+}
+
+void window_set_id(struct window *window, uint64_t id)
+{
+    pando_assert(id != 0);
+    header_of(window)->id = id;
 }
 
 /* A forked child must not write here after its parent was fenced. */
@@ -170,9 +182,8 @@ static enum pando_status check_existing(const struct window_header *header, uint
 {
     if (header->version != WINDOW_VERSION) {
         snprintf(error, error_bytes,
-                 "%s: window format version %u, this program has %u; use the program that made it, "
-                 "or remove the file to start empty",
-                 path, header->version, WINDOW_VERSION);
+                 "%s: window format version %u, this program has %u; " WINDOW_OLD_ADVICE, path,
+                 header->version, WINDOW_VERSION);
         return PANDO_VERSION;
     }
     if (how == WINDOW_CREATE && (header->node != node || header->host_bytes != host_bytes ||
@@ -180,7 +191,7 @@ static enum pando_status check_existing(const struct window_header *header, uint
         snprintf(
             error, error_bytes,
             "%s: holds node %u with %llu bytes, not node %u with %llu; give the same --node and "
-            "--size, or remove the file to start empty",
+            "--size, or another --shm to start empty",
             path, header->node, (unsigned long long)header->host_bytes, node,
             (unsigned long long)host_bytes);
         return PANDO_INVALID;

@@ -22,6 +22,11 @@ struct window {
     int fd;      /* -1 for private memory */
 };
 
+/* What to do about contents of another format, for messages. */
+#define WINDOW_OLD_ADVICE                                                                          \
+    "its contents are untouched: dump its tables with the program that made it (pando dump) and "  \
+    "load them with this one (pando load) into a window under another name"
+
 enum window_open { WINDOW_CREATE, WINDOW_ATTACH };
 
 /* Private memory of this process: simulated nodes and compute windows of tcp. Pages come on use. */
@@ -52,6 +57,11 @@ PANDO_MUST_CHECK enum pando_status window_map_served(struct window *window, cons
                                                      size_t error_bytes);
 
 void window_unmap(struct window *window);
+
+/* The random id that it got when it was formatted: another one means that the contents are not those
+ * that somebody has left there. Simulated machines choose theirs, so that a seed replays. */
+uint64_t window_id(const struct window *window);
+void window_set_id(struct window *window, uint64_t id);
 
 /* Where [offset, offset + size) lies, or NULL if any of it is not the users'. */
 static inline uint8_t *window_at(const struct window *window, uint64_t offset, uint64_t size)

@@ -9,6 +9,7 @@
  *      16     8   size of the host part, this header included
  *      24     8   size of the device part, which follows the host part in the mapping
  *      32     8   times it was opened
+ *      40     8   window id: random, made when the window is formatted; never 0
  *    4096  8192   fences: 1,024 words; word m holds 1 << 16 | i when incarnation i and all
  *                 before it of member m are shut out, 0 when none is
  *   12288 16384   attachments of shm clients: 1,024 x {process id 4, incarnation 4, start time 8}
@@ -23,7 +24,7 @@
 #define WINDOW_MAGIC 0x4e49574f444e4150u /* "PANDOWIN" */
 
 enum {
-    WINDOW_VERSION = 1,
+    WINDOW_VERSION = 2, /* 1 had no id */
     WINDOW_FENCES = 4096,
     WINDOW_ATTACHMENTS = 12288,
     WINDOW_FIRST = 32768,
@@ -36,8 +37,9 @@ struct window_header {
     uint64_t host_bytes;
     uint64_t device_bytes;
     uint64_t opened;
+    uint64_t id;
 };
-_Static_assert(sizeof(struct window_header) == 40, "format");
+_Static_assert(sizeof(struct window_header) == 48, "format");
 
 struct window_attachment {
     uint32_t process;
