@@ -159,14 +159,14 @@ void sim_chaos_step(struct transfer *transfer)
     uint32_t bad;
     uint64_t now = sim_now_ns(net->sim);
 
-    if (transfer->target->process->dead ||
-        transfer->target->process->life != transfer->target_life) {
-        /* The target died with the list half done. */
+    if (sim_transfer_lost(transfer)) {
+        /* The target died with the list half done. Nobody answers it, also not when the machine is
+         * up again: held until the endpoint breaks. */
         if (transfer->list == NULL) {
             sim_transfer_drop(transfer);
             return;
         }
-        transfer->held_stage = TRANSFER_RESPOND;
+        transfer->held_stage = TRANSFER_STEP;
         transfer->stage = TRANSFER_HELD;
         sim_endpoint_break_later(transfer->endpoint);
         return;
@@ -185,6 +185,7 @@ void sim_chaos_step(struct transfer *transfer)
         }
         enum pando_status status = execute_step(transfer, step);
         pando_assert(status == PANDO_OK);
+        transfer->bytes_run += step->to - step->from;
     }
     if (transfer->step_next < transfer->step_count) {
         sim_event_at(&transfer->event, (uint64_t)transfer->steps[transfer->step_next].at_ns);

@@ -33,7 +33,8 @@ struct rpc {
     uint32_t served_life;
     struct fabric_identity identity; /* who asks; of a fence: who is fenced */
     uint64_t endpoint_id;
-    enum pando_status status;
+    enum pando_status status;       /* what the caller is told, once done */
+    enum pando_status reply_status; /* what the server's reply says */
     uint16_t method;
     uint32_t request_bytes, body_size, reply_size;
     uint8_t *body, *reply;
@@ -62,7 +63,7 @@ static void rpc_finish(struct rpc *rpc, enum pando_status status)
 
 static void send_reply(struct rpc *rpc, enum pando_status status)
 {
-    rpc->status = status;
+    rpc->reply_status = status;
     rpc->stage = RPC_REPLY_LEAVE;
     sim_event_at(&rpc->event, sim_now_ns(rpc->net->sim) + (uint64_t)sim_jitter(rpc->net));
 }
@@ -160,7 +161,7 @@ static void rpc_fire(struct rt_timer *timer)
         return;
     case RPC_REPLY_ARRIVE:
         rpc->answered = !rpc->done;
-        rpc_finish(rpc, rpc->status);
+        rpc_finish(rpc, rpc->reply_status);
         rpc_release(rpc);
         return;
     }
@@ -190,7 +191,7 @@ static struct rpc *rpc_send(struct process *source, struct machine *target, enum
         /* A ghost: nothing was sent, and it learns so after a while. */
         sim_event_cancel(&rpc->event);
         rpc->stage = RPC_REPLY_ARRIVE;
-        rpc->status = PANDO_BROKEN;
+        rpc->reply_status = PANDO_BROKEN;
         sim_event_at(&rpc->event, leave_ns + net->options.break_ns);
     }
     return rpc;

@@ -100,6 +100,7 @@ struct transfer {
     struct fabric_op *orphan_ops; /* own copies, WRITE bytes behind them */
     struct step *steps;
     uint32_t step_count, step_next, step_limit, step_capacity;
+    uint64_t bytes_run; /* of all operations; all of them, or the list is not answered with OK */
     double request_bytes, response_bytes, extra_ns;
     bool received; /* the response has come through the poster's link */
 };
@@ -157,6 +158,7 @@ void sim_transfers_fence(struct machine *target, struct fabric_identity identity
 void sim_transfers_end_session(struct machine *target, uint64_t endpoint_id);
 void sim_transfers_destroy(struct fabric_sim *net);
 void sim_transfer_respond(struct transfer *transfer, double at_ns);
+bool sim_transfer_lost(const struct transfer *transfer); /* the life it was sent to is over */
 
 /* chaos.c */
 void sim_chaos_plan(struct transfer *transfer, double at_ns);

@@ -33,11 +33,27 @@ static void transfer_end(struct transfer *transfer)
     list_push_front(&transfer->net->free_transfers, &transfer->link);
 }
 
+static uint64_t operation_bytes(const struct transfer *transfer)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < transfer->count; i++)
+        bytes += transfer->ops[i].size;
+    return bytes;
+}
+
+bool sim_transfer_lost(const struct transfer *transfer)
+{
+    const struct process *process = transfer->target->process;
+    return process->dead || process->life != transfer->target_life;
+}
+
 static void list_hand_back(struct transfer *transfer, enum pando_status status)
 {
     struct fabric_list *list = transfer->list;
     struct endpoint *endpoint = transfer->endpoint;
 
+    /* The simulator checks itself: OK says that every byte of every operation was executed. */
+    pando_assert(status != PANDO_OK || transfer->bytes_run == operation_bytes(transfer));
     transfer->list = NULL;
     transfer->endpoint = NULL;
     endpoint->base.outstanding--;
@@ -114,6 +130,7 @@ void sim_post(struct fabric_endpoint *base, struct fabric_list *list)
     transfer->status = PANDO_OK;
     transfer->step_count = transfer->step_next = 0;
     transfer->step_limit = UINT32_MAX;
+    transfer->bytes_run = 0;
     list_push_back(&net->transfers, &transfer->link);
     for (uint32_t i = 0; i < list->count; i++)
         request_bytes += list->ops[i].kind == FABRIC_READ    ? 0
@@ -211,12 +228,11 @@ static double queue_operations(struct transfer *transfer)
 static void arrive(struct transfer *transfer)
 {
     struct fabric_sim *net = transfer->net;
-    struct process *target = transfer->target->process;
     struct fabric_op *first = &transfer->ops[0];
 
     sim_trace(net->sim, "list", (uint64_t)transfer->source->node << 16 | transfer->target->node,
               first->offset << 8 | first->kind, (uint64_t)transfer->count << 32 | first->size);
-    if (target->dead || target->life != transfer->target_life) {
+    if (sim_transfer_lost(transfer)) {
         if (transfer->list == NULL)
             transfer_end(transfer);
         else {
@@ -239,6 +255,8 @@ static void arrive(struct transfer *transfer)
         return;
     }
     transfer->status = window_execute(&transfer->target->window, transfer->ops, transfer->count);
+    if (transfer->status == PANDO_OK)
+        transfer->bytes_run = operation_bytes(transfer);
     sim_transfer_respond(transfer, at);
 }
 
