@@ -316,6 +316,8 @@ enum pando_status pool_alloc_co(struct pool_session *session, uint16_t node, uin
     struct allocator *allocator = session->allocator;
     if (block_bytes == 0 || block_bytes % 64 != 0 || block_bytes > POOL_CHUNK_BYTES)
         return PANDO_INVALID;
+    if (pool_alloc_fails(session->pool))
+        return PANDO_FULL;
     enum pando_status status = ripen_co(session);
     if (status != PANDO_OK)
         return status;

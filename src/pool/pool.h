@@ -215,6 +215,12 @@ PANDO_MUST_CHECK enum pando_status pool_vital_free_co(struct pool_session *sessi
                                                       const struct pool_block *block,
                                                       uint32_t block_bytes, bool tenure_written);
 
+/* For tests and the checker: from now on this process's allocations (blocks, vital blocks and slots for
+ * intents) are counted, and `count` of them fail with FULL, beginning with number `first` (1 is the next
+ * one). `first` 0: none fails, and none is counted. Any thread. */
+void pool_fail_allocations(struct pool *pool, uint64_t first, uint64_t count);
+uint64_t pool_allocations_asked(const struct pool *pool);
+
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 struct pool_table_options {

@@ -9,6 +9,12 @@
 #include "base/list.h"
 #include "pool/pool.h"
 
+/* Allocations that fail on purpose: fail.c. */
+struct pool_fail {
+    atomic_bool on;
+    _Atomic uint64_t asked, first, count;
+};
+
 struct pool {
     struct fabric *fabric;
     uint16_t nodes;
@@ -36,6 +42,7 @@ struct pool {
     struct list idle_allocators;
     struct intent_slots *intents; /* by node */
     struct vital_blocks *vital;
+    struct pool_fail fail;
 
     /* answers.c */
     struct fabric_answerer answerer;
@@ -141,6 +148,9 @@ void intent_slots_destroy(struct intent_slots *slots, uint16_t nodes);
 /* vital.c */
 struct vital_blocks *vital_blocks_create(void);
 void vital_blocks_destroy(struct vital_blocks *vital);
+
+/* fail.c: whether an allocation is to be refused with FULL. */
+bool pool_alloc_fails(struct pool *pool);
 
 /* Gives back to their nodes those that were freed long enough ago. */
 void pool_vital_return_co(struct pool_session *session);

@@ -74,9 +74,11 @@ static uint16_t next_node(const struct pool *pool)
 enum pando_status pool_vital_alloc_co(struct pool_session *session, uint32_t block_bytes,
                                       struct pool_block *block)
 {
-    const struct pool *pool = session->pool;
+    struct pool *pool = session->pool;
     if (block_bytes == 0 || block_bytes % 64 != 0 || block_bytes > POOL_CHUNK_BYTES)
         return PANDO_INVALID;
+    if (pool_alloc_fails(pool))
+        return PANDO_FULL;
     pool_vital_return_co(session);
     enum pando_status status = PANDO_FULL;
     /* Each of them once, whatever others ask for meanwhile. */
