@@ -245,13 +245,14 @@ static enum pando_status finish_root_co(struct bulk *bulk, fabric_address top, b
         page_set_version(scratch->image,
                          page_version(frame_bytes(&table->frames, table->root_frame)) + 1);
         struct dex_change change = {.images = {scratch->image}, .count = 1};
-        *placed = true;
         status = dex_change_co(self, scratch, &change);
+        *placed = status == PANDO_OK || status == PANDO_UNKNOWN;
     }
     if (status == PANDO_OK) {
         dex_replace_co(self, table->root_frame, scratch->image);
         page_set_version(scratch->page, page_version(scratch->page) + 1);
-        status = dex_free_page_co(self, scratch->page);
+        enum pando_status freed = dex_free_page_co(self, scratch->page);
+        (void)freed; /* what was loaded is there all the same */
     }
     frame_give(frame, true);
     dex_scratch_give(self, scratch);

@@ -319,7 +319,10 @@ enum pando_status dex_private_end_co(struct dex *self, uint32_t index)
     if (frame->dirty)
         status = dex_write_back_co(self, index);
     if (status != PANDO_OK) {
-        /* It stays, so that nobody reads what is older: with us it ends. */
+        /* It stays, so that nobody reads what is older, and no memory node does either. */
+        if (!frame->orphan)
+            atomic_fetch_add(&table->orphans, 1);
+        frame->orphan = true;
         atomic_store_explicit(&frame->state, FRAME_COOLING, memory_order_relaxed);
         frame_give(frame, true);
         unuse(table, parent);

@@ -153,7 +153,8 @@ static enum pando_status send_co(struct dex *self, uint64_t owner, struct slice 
     enum pando_status status =
         call_co(self, owner, DEX_CALL_MODIFY, slice_of(body, behind + parcel->expected.size), reply,
                 sizeof(*reply), &size, true);
-    return status == PANDO_OK && size != sizeof(*reply) ? PANDO_CORRUPT : status;
+    /* An answer that says less than it should: it may have been done. */
+    return status == PANDO_OK && size != sizeof(*reply) ? PANDO_UNKNOWN : status;
 }
 
 static bool stores(const struct parcel *parcel, const struct dex_modify_reply *reply)

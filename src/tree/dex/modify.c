@@ -36,7 +36,8 @@ struct work {
 
     uint64_t end; /* in the log, behind what was done or seen */
     bool shrunk;
-    bool doubt; /* a memory node did not do it, but its record is in the log */
+    bool doubt;                /* a memory node did not do it, but its record is in the log */
+    struct page_stamp refused; /* of the record that a memory node found no room for; 0: none */
     struct records_ticket ticket;
 };
 
@@ -183,6 +184,23 @@ static bool as_expected(const struct work *work)
     }
 }
 
+/* The leaf has no room for what is asked, and the log has a record of it that a memory node refused. The
+ * leaf then says that it has that record, or a replay would find room for it after a split, although the
+ * caller may be told that it was not done. */
+static void skip_refused(struct work *work)
+{
+    struct dex_table *table = work->self->table;
+    struct frame *frame = frame_at(&table->frames, work->spot.frame);
+
+    if (work->refused.lsn == 0 || !page_stamp_below(page_stamp(work->bytes), work->refused))
+        return;
+    if (!atomic_load_explicit(&frame->dirty, memory_order_relaxed)) {
+        atomic_store(&frame->first, work->refused.lsn);
+        atomic_store(&frame->dirty, true);
+    }
+    page_set_stamp(work->bytes, work->refused);
+}
+
 static enum pando_status edit_leaf_co(struct work *work, struct engine_change *change,
                                       enum verdict *verdict)
 {
@@ -216,6 +234,7 @@ static enum pando_status edit_leaf_co(struct work *work, struct engine_change *c
             pair.blob = true;
         }
         if (!has_room(work, &pair)) {
+            skip_refused(work);
             *verdict = SPLIT;
             return PANDO_OK;
         }
@@ -332,6 +351,7 @@ static enum pando_status try_co(struct work *work, bool *again)
     if (status == PANDO_OK)
         status = dex_find_co(self, &target, &work->spot);
     work->doubt = work->doubt || push.doubt;
+    work->refused = table->log != NULL && push.end != 0 ? push.stamp : (struct page_stamp){0};
     if (status != PANDO_OK)
         return status;
     if (work->spot.pushed) {
@@ -350,8 +370,9 @@ static enum pando_status try_co(struct work *work, bool *again)
         return PANDO_OK; /* an old blob was freed while it was fetched: cannot be, under the latch */
     if (status != PANDO_OK)
         return status;
-    if (released != PANDO_OK)
-        return released;
+    /* A change whose leaf could not be written back stays in the cache, and lasts if the log has it. */
+    if (released != PANDO_OK && (!changed || table->log == NULL))
+        return changed ? PANDO_UNKNOWN : released;
     if (verdict == MAKE_BLOB)
         return blob_make_co(work, change.value);
     if (verdict == SPLIT)
@@ -394,8 +415,8 @@ enum pando_status dex_local_modify_co(struct dex *self, const struct map_part *p
     dex_scratch_give(self, work.scratch);
     if (status == PANDO_OK && work.shrunk)
         dex_merge_co(self, key, 0);
-    /* Whoever takes over may do what was refused here. */
-    return status == PANDO_FULL && work.doubt ? PANDO_UNKNOWN : status;
+    /* Whoever takes over may do what failed here. */
+    return status != PANDO_OK && work.doubt ? PANDO_UNKNOWN : status;
 }
 
 /* ---- the engine's ---------------------------------------------------------------------------- */
