@@ -16,19 +16,19 @@
 struct each {
     struct call *call;
     int64_t count;
-    enum pando_status status; /* the first failure */
+    uint64_t changed;         /* keys */
+    enum pando_status status; /* of what failed */
 };
 
 static void each_failed(struct each *each, enum pando_status status)
 {
-    if (each->status == PANDO_OK)
-        each->status = status;
+    each->status = failure_of(each->status, status);
 }
 
 static void each_reply(struct each *each)
 {
     if (each->status != PANDO_OK)
-        reply_failure(each->call->reply, each->status);
+        reply_failure_after(each->call->reply, each->status, each->changed);
     else
         reply_integer(each->call->reply, each->count);
 }
@@ -63,6 +63,7 @@ static void remove_one_co(void *context, size_t index)
         each_failed(each, status);
     else
         each->count += removal.found;
+    each->changed += status == PANDO_OK && removal.found;
 }
 
 void command_del_co(struct call *call)

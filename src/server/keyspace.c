@@ -115,6 +115,17 @@ void reply_failure(struct reply *reply, enum pando_status status)
     }
 }
 
+void reply_failure_after(struct reply *reply, enum pando_status status, uint64_t changed)
+{
+    if (changed == 0)
+        reply_failure(reply, status);
+    else
+        reply_errorf(reply,
+                     "UNKNOWN %llu keys were changed, then it failed (%s): others may or may not "
+                     "have been changed",
+                     (unsigned long long)changed, pando_status_text(status));
+}
+
 bool call_integer(struct call *call, size_t index, int64_t *out)
 {
     if (number_parse(call_word(call, index), out))

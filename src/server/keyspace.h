@@ -34,6 +34,15 @@ static inline struct store_table *keyspace_table(const struct call *call, struct
 /* Says what went wrong in the words of Redis, or clear ones. */
 void reply_failure(struct reply *reply, enum pando_status status);
 
+/* The same for a command on several keys, of which `changed` were changed before it failed. */
+void reply_failure_after(struct reply *reply, enum pando_status status, uint64_t changed);
+
+/* What a command on several keys says if it failed in several ways: that it cannot tell, if it cannot. */
+static inline enum pando_status failure_of(enum pando_status former, enum pando_status status)
+{
+    return former == PANDO_OK || status == PANDO_UNKNOWN ? status : former;
+}
+
 /* ---- looking --------------------------------------------------------------------------------- */
 
 static inline bool value_expired(const struct value *value)

@@ -98,6 +98,7 @@ struct mset {
     bool only_new;
     bool *placed;
     bool clash; /* one was there */
+    uint64_t changed;
     enum pando_status status;
 };
 
@@ -136,8 +137,10 @@ static void mset_one_co(void *context, size_t index)
         return;
     enum pando_status status =
         keyspace_put_co(mset->call, key, mset->pairs[index] + 1, 0, ENGINE_UPSERT);
-    if (status != PANDO_OK)
-        mset->status = status;
+    if (status == PANDO_OK)
+        mset->changed++;
+    else
+        mset->status = failure_of(mset->status, status);
 }
 
 static bool mset_begin(struct call *call, struct mset *mset, uint32_t **pairs)
@@ -176,7 +179,7 @@ void command_mset_co(struct call *call)
     if (mset.status == PANDO_OK)
         reply_ok(call->reply);
     else
-        reply_failure(call->reply, mset.status);
+        reply_failure_after(call->reply, mset.status, mset.changed);
 }
 
 static void msetnx_look_co(void *context, size_t index)
@@ -228,11 +231,13 @@ static void msetnx_change_co(struct mset *mset, size_t index, bool back)
                                  back ? take_back : place_new, &place);
         if (!back)
             mset->placed[index] = status == PANDO_OK && place.placed;
+        else
+            mset->changed += status != PANDO_OK; /* and not taken back */
         mset->clash |= !back && status == PANDO_OK && !place.placed;
     }
     free(bytes);
     if (status != PANDO_OK)
-        mset->status = status;
+        mset->status = failure_of(mset->status, status);
 }
 
 void command_msetnx_co(struct call *call)
@@ -257,7 +262,7 @@ void command_msetnx_co(struct call *call)
     free(mset.placed);
     free(pairs);
     if (mset.status != PANDO_OK)
-        reply_failure(call->reply, mset.status);
+        reply_failure_after(call->reply, mset.status, mset.changed);
     else
         reply_integer(call->reply, !mset.clash);
 }

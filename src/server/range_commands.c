@@ -268,13 +268,13 @@ struct several {
     struct store_table *table;
     size_t first; /* word */
     int64_t count;
+    uint64_t changed;
     enum pando_status status;
 };
 
 static void several_failed(struct several *several, enum pando_status status)
 {
-    if (several->status == PANDO_OK)
-        several->status = status;
+    several->status = failure_of(several->status, status);
 }
 
 static void delete_one_co(void *context, size_t index)
@@ -286,6 +286,7 @@ static void delete_one_co(void *context, size_t index)
         several->count++;
     else if (status != PANDO_NOT_FOUND && status != PANDO_TOO_LARGE)
         several_failed(several, status);
+    several->changed += status == PANDO_OK;
 }
 
 static void exists_one_co(void *context, size_t index)
@@ -310,7 +311,7 @@ static void several_co(struct call *call, void (*fn_co)(void *context, size_t in
     if (several.status == PANDO_OK)
         reply_integer(call->reply, several.count);
     else
-        reply_failure(call->reply, several.status);
+        reply_failure_after(call->reply, several.status, several.changed);
 }
 
 void command_ri_del_co(struct call *call)
@@ -352,6 +353,7 @@ static void set_one_co(void *context, size_t index)
                                             call_word(several->call, word + 1), ENGINE_UPSERT);
     if (status != PANDO_OK)
         several_failed(several, status);
+    several->changed += status == PANDO_OK;
 }
 
 /* Pairs with the same key do not overlap: the last one counts. */
@@ -392,7 +394,7 @@ void command_ri_mset_co(struct call *call)
     if (several.status == PANDO_OK)
         reply_ok(call->reply);
     else
-        reply_failure(call->reply, several.status);
+        reply_failure_after(call->reply, several.status, several.changed);
 }
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
@@ -651,7 +653,7 @@ static void doomed_delete_co(void *context, size_t index)
     if (status == PANDO_OK)
         doomed->deleted++;
     else if (status != PANDO_NOT_FOUND)
-        doomed->status = status;
+        doomed->status = failure_of(doomed->status, status);
 }
 
 static enum pando_status delete_prefix_co(struct call *call, struct doomed *doomed)
@@ -686,7 +688,7 @@ void command_ri_delprefix_co(struct call *call)
     if (status == PANDO_OK)
         reply_integer(call->reply, doomed->deleted);
     else
-        reply_failure(call->reply, status);
+        reply_failure_after(call->reply, status, doomed != NULL ? (uint64_t)doomed->deleted : 0);
     if (doomed != NULL)
         free(doomed->bytes);
     free(doomed);

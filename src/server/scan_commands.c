@@ -175,6 +175,7 @@ struct flush {
     const struct database *database;
     const struct walk *walk;
     enum pando_status status;
+    uint64_t deleted;
 };
 
 static void flush_one_co(void *context, size_t index)
@@ -183,12 +184,15 @@ static void flush_one_co(void *context, size_t index)
     struct slice key = flush->walk->entries[index].key;
     enum pando_status status =
         store_delete_co(flush->database->tables[key.size > KEYSPACE_SHORT_MAX], key);
-    if (status != PANDO_OK && status != PANDO_NOT_FOUND)
-        flush->status = status;
+    if (status == PANDO_OK)
+        flush->deleted++;
+    else if (status != PANDO_NOT_FOUND)
+        flush->status = failure_of(flush->status, status);
 }
 
 static enum pando_status flush_kind_co(struct server_thread *thread,
-                                       const struct database *database, bool expired)
+                                       const struct database *database, bool expired,
+                                       uint64_t *deleted)
 {
     struct walk walk;
     struct flush flush = {.database = database, .walk = &walk};
@@ -202,16 +206,17 @@ static enum pando_status flush_kind_co(struct server_thread *thread,
         rt_yield_co();
     }
     walk_end(&walk);
+    *deleted += flush.deleted;
     return flush.status;
 }
 
-static enum pando_status flush_co(struct server_thread *thread, unsigned number)
+static enum pando_status flush_co(struct server_thread *thread, unsigned number, uint64_t *deleted)
 {
     const struct database *database = &thread->databases[number];
     if (database->tables[0] == NULL || database->tables[1] == NULL)
         return PANDO_OK;
-    enum pando_status status = flush_kind_co(thread, database, false);
-    return status == PANDO_OK ? flush_kind_co(thread, database, true) : status;
+    enum pando_status status = flush_kind_co(thread, database, false, deleted);
+    return status == PANDO_OK ? flush_kind_co(thread, database, true, deleted) : status;
 }
 
 static bool flush_options(struct call *call)
@@ -227,29 +232,31 @@ void command_flushdb_co(struct call *call)
 {
     if (!flush_options(call))
         return;
-    enum pando_status status = flush_co(call->thread, call->client->database);
+    uint64_t deleted = 0;
+    enum pando_status status = flush_co(call->thread, call->client->database, &deleted);
     if (status == PANDO_OK)
         reply_ok(call->reply);
     else
-        reply_failure(call->reply, status);
+        reply_failure_after(call->reply, status, deleted);
 }
 
 void command_flushall_co(struct call *call)
 {
     enum pando_status status = PANDO_OK;
+    uint64_t deleted = 0;
     if (!flush_options(call))
         return;
     for (unsigned i = 0; i < SERVER_DATABASES && status == PANDO_OK; i++) {
         status = keyspace_find_co(call->thread, i);
         if (status == PANDO_OK)
-            status = flush_co(call->thread, i);
+            status = flush_co(call->thread, i, &deleted);
         else if (status == PANDO_NOT_FOUND)
             status = PANDO_OK;
     }
     if (status == PANDO_OK)
         reply_ok(call->reply);
     else
-        reply_failure(call->reply, status);
+        reply_failure_after(call->reply, status, deleted);
 }
 
 /* ---- RANDOMKEY ------------------------------------------------------------------------------- */
