@@ -21,9 +21,10 @@ struct dex_world {
     struct memnode *memnode;
 };
 
-static inline void dex_world_build(struct dex_world *world, uint64_t seed, size_t chunks)
+static inline void dex_world_build_on(struct dex_world *world, uint64_t seed, size_t chunks,
+                                      const struct sim_nic_model *model)
 {
-    struct fabric_sim_options options = {.seed = seed, .model = sim_nic_model("cx5")};
+    struct fabric_sim_options options = {.seed = seed, .model = model};
     struct fabric_sim_node_options node = {.target = FABRIC_MEMORY,
                                            .host_bytes = chunks * POOL_CHUNK_BYTES,
                                            .device_bytes = MEMNODE_DEVICE_BYTES,
@@ -42,6 +43,11 @@ static inline void dex_world_build(struct dex_world *world, uint64_t seed, size_
                                                  .threads = 1};
         CHECK_OK(fabric_sim_add(world->net, &member, &world->members[i]));
     }
+}
+
+static inline void dex_world_build(struct dex_world *world, uint64_t seed, size_t chunks)
+{
+    dex_world_build_on(world, seed, chunks, sim_nic_model("cx5"));
 }
 
 /* Each task gets its fabric; second may be NULL. Until nothing is left to do; the world ends with it. */

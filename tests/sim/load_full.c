@@ -82,11 +82,12 @@ static void blobs_co(struct dex_member *self)
 {
     enum { TABLE = 7, SEGMENTS_MIN = 11, SEGMENTS_MAX = 16, BLOBS_MAX = CHUNKS };
     static uint8_t bytes[SEGMENTS_MAX * SEGMENT_BYTES];
-    fabric_address small, blobs[BLOBS_MAX];
+    struct slice key = slice_of_text("key");
+    blob_ref small, blobs[BLOBS_MAX];
     unsigned segments = SEGMENTS_MIN, count = 0;
 
     /* Its block is as large as a list of so many segments: there is a chunk of those from now on. */
-    CHECK_OK(blob_write_co(self->session, TABLE, slice_of(bytes, 130), &small));
+    CHECK_OK(blob_write_co(self->session, TABLE, key, slice_of(bytes, 130), &small));
     unsigned room = count_segments_co(self);
     while (room % segments == 0)
         segments++;
@@ -94,7 +95,7 @@ static void blobs_co(struct dex_member *self)
     struct slice value = slice_of(bytes, (segments - 1) * SEGMENT_BYTES);
     enum pando_status status = PANDO_OK;
     for (; status == PANDO_OK && count < BLOBS_MAX; count++)
-        status = blob_write_co(self->session, TABLE, value, &blobs[count]);
+        status = blob_write_co(self->session, TABLE, key, value, &blobs[count]);
     CHECK_STATUS(status, PANDO_FULL);
     CHECK_EQ_U64(blobs[--count], 0);
     CHECK_EQ_U64(count, room / segments);

@@ -1,20 +1,13 @@
 /*
- * blob.c - values that are too long for a leaf.
- *
- * head block:    0  8 cell header over the next five words
- *                8  8 own address   16 8 version   24 8 tenure
- *               32  8 bytes of the value
- *               40  4 CRC32C of the value   44 4 segments
- *               48    the value, or the addresses of the segments
- * segment block: 8, 16, 24 as above, the value's bytes from 32 on
- *
- * A blob is written whole before a slot refers to it, and never changed.
+ * blob.c - values that are too long for a leaf. A blob is written whole before a slot refers to it, and
+ * never changed; blob_fmt.h has its bytes.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
 #include "base/crc32c.h"
+#include "base/log.h"
 #include "engine/engine.h"
 #include "pool/block_fmt.h"
 #include "pool/cell.h"
@@ -22,7 +15,7 @@
 
 enum {
     KIND_BLOB = 9,
-    HEAD_BYTES = 48,
+    HEAD_BYTES = sizeof(struct blob_head),
     SEGMENT_HEAD = 32,
     SEGMENT_BYTES = 1024 * 1024,
     SEGMENT_VALUE = SEGMENT_BYTES - SEGMENT_HEAD,
@@ -32,16 +25,7 @@ enum {
     FIRST_READ = 1024, /* most blobs are short: one READ is enough */
 };
 
-struct head {
-    uint64_t cell;
-    uint64_t address;
-    uint64_t version;
-    uint64_t tenure;
-    uint64_t size;
-    uint32_t crc;
-    uint32_t segments;
-};
-_Static_assert(sizeof(struct head) == HEAD_BYTES, "format");
+_Static_assert(POOL_NODES_MAX <= 256, "a reference has 8 bits for the node");
 
 /* Blocks come in these sizes: powers of two and half-way between. */
 static uint32_t block_bytes_for(uint64_t size)
@@ -101,8 +85,14 @@ static struct cell_place place_of(struct pool_session *session, uint16_t table,
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
+/* What a blob says of the key it belongs to. */
+static uint64_t key_word(struct slice key)
+{
+    return (uint64_t)key.size << 32 | crc32c(0, key.data, key.size);
+}
+
 static enum pando_status block_co(struct pool_session *session, uint16_t table, uint32_t bytes,
-                                  struct head *head)
+                                  struct blob_head *head)
 {
     struct pool_block block = {0};
     struct pool_tenure tenure = {.state = POOL_BLOCK_LIVE,
@@ -110,6 +100,8 @@ static enum pando_status block_co(struct pool_session *session, uint16_t table, 
                                  .table = table,
                                  .holder = pool_identity(pool_session_pool(session))};
     enum pando_status status = pool_alloc_co(session, POOL_ANY_NODE, bytes, &block);
+    if (status == PANDO_OK && (block.address & BLOB_REF_VERSION) != 0)
+        status = PANDO_CORRUPT; /* no reference can name it */
     head->address = status == PANDO_OK ? block.address : 0;
     head->version = block.version + 1;
     head->tenure = pool_tenure_pack(tenure);
@@ -120,7 +112,7 @@ static enum pando_status write_segment_co(struct pool_session *session, uint16_t
                                           const uint8_t *value, uint64_t size,
                                           struct pool_block *segment, uint8_t *buffer)
 {
-    struct head head = {0};
+    struct blob_head head = {0};
     enum pando_status status = block_co(session, table, SEGMENT_BYTES, &head);
     if (status != PANDO_OK)
         return status;
@@ -140,10 +132,28 @@ static void give_back_co(struct pool_session *session, const struct pool_block *
     (void)status; /* it is swept when this member is gone */
 }
 
-enum pando_status blob_write_co(struct pool_session *session, uint16_t table, struct slice value,
-                                fabric_address *blob)
+static enum pando_status write_head_co(struct pool_session *session, uint16_t table,
+                                       struct blob_head *head, const struct pool_block *segments,
+                                       struct slice value, uint8_t *buffer, uint64_t bytes)
 {
-    struct head head = {.size = value.size, .crc = crc32c(0, value.data, value.size)};
+    struct cell_place place = place_of(session, table, head->address);
+    head->cell =
+        cell_header(&place, (uint16_t)head->version, 0, &head->address, HEAD_BYTES - CELL_HEADER);
+    memcpy(buffer, head, HEAD_BYTES);
+    for (uint32_t i = 0; i < head->segments; i++) {
+        blob_ref segment = blob_ref_make(segments[i].address, segments[i].version);
+        memcpy(buffer + HEAD_BYTES + (size_t)i * sizeof(segment), &segment, sizeof(segment));
+    }
+    if (head->segments == 0)
+        memcpy(buffer + HEAD_BYTES, value.data, value.size);
+    return write_pieces_co(session, head->address, buffer, bytes);
+}
+
+enum pando_status blob_write_co(struct pool_session *session, uint16_t table, struct slice key,
+                                struct slice value, blob_ref *blob)
+{
+    struct blob_head head = {
+        .size = value.size, .crc = crc32c(0, value.data, value.size), .key = key_word(key)};
     struct pool_block segments[SEGMENTS_MAX] = {0};
     uint64_t bytes = head_size(value.size, &head.segments);
     uint8_t *buffer = malloc(head.segments > 0 ? SEGMENT_BYTES : bytes);
@@ -156,19 +166,10 @@ enum pando_status blob_write_co(struct pool_session *session, uint16_t table, st
     }
     if (status == PANDO_OK)
         status = block_co(session, table, block_bytes_for(bytes), &head);
-    if (status == PANDO_OK) {
-        struct cell_place place = place_of(session, table, head.address);
-        head.cell =
-            cell_header(&place, (uint16_t)head.version, 0, &head.address, HEAD_BYTES - CELL_HEADER);
-        memcpy(buffer, &head, HEAD_BYTES);
-        for (uint32_t i = 0; i < head.segments; i++)
-            memcpy(buffer + HEAD_BYTES + (size_t)i * 8, &segments[i].address, 8);
-        if (head.segments == 0)
-            memcpy(buffer + HEAD_BYTES, value.data, value.size);
-        status = write_pieces_co(session, head.address, buffer, bytes);
-    }
+    if (status == PANDO_OK)
+        status = write_head_co(session, table, &head, segments, value, buffer, bytes);
     free(buffer);
-    *blob = status == PANDO_OK ? head.address : 0;
+    *blob = status == PANDO_OK ? blob_ref_make(head.address, head.version) : 0;
     if (status != PANDO_OK) {
         struct pool_block block = {.address = head.address, .version = head.version};
         give_back_co(session, &block, block_bytes_for(bytes));
@@ -180,13 +181,16 @@ enum pando_status blob_write_co(struct pool_session *session, uint16_t table, st
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static bool head_ok(struct pool_session *session, uint16_t table, fabric_address blob,
-                    const struct head *head)
+static bool head_ok(struct pool_session *session, uint16_t table, blob_ref blob,
+                    const struct blob_head *head)
 {
-    struct cell_place place = place_of(session, table, blob);
+    fabric_address address = blob_ref_address(blob);
+    struct cell_place place = place_of(session, table, address);
     uint32_t segments;
-    if (!cell_valid(&place, head, HEAD_BYTES) || head->address != blob ||
-        head->size > ENGINE_VALUE_MAX || pool_tenure_unpack(head->tenure).state != POOL_BLOCK_LIVE)
+    if (!cell_valid(&place, head, HEAD_BYTES) ||
+        cell_payload_bytes(head->cell) != HEAD_BYTES - CELL_HEADER || head->address != address ||
+        !blob_ref_means(blob, head->version) || head->size > ENGINE_VALUE_MAX ||
+        pool_tenure_unpack(head->tenure).state != POOL_BLOCK_LIVE)
         return false;
     (void)head_size(head->size, &segments);
     return segments == head->segments;
@@ -194,20 +198,22 @@ static bool head_ok(struct pool_session *session, uint16_t table, fabric_address
 
 /* A blob's head and, of a short one, as much of the value as came with it. */
 struct first_read {
-    struct head head;
+    struct blob_head head;
     uint8_t bytes[FIRST_READ];
     uint32_t got;
 };
 
-static enum pando_status read_first_co(struct pool_session *session, uint16_t table,
-                                       fabric_address blob, struct first_read *first)
+static enum pando_status read_first_co(struct pool_session *session, uint16_t table, blob_ref blob,
+                                       struct first_read *first)
 {
-    struct fabric_op read = fabric_read(fabric_address_offset(blob), first->bytes, FIRST_READ);
-    enum pando_status status = pool_submit_co(session, fabric_address_node(blob), &read, 1);
+    fabric_address address = blob_ref_address(blob);
+    uint16_t node = fabric_address_node(address);
+    struct fabric_op read = fabric_read(fabric_address_offset(address), first->bytes, FIRST_READ);
+    enum pando_status status = pool_submit_co(session, node, &read, 1);
     first->got = FIRST_READ;
     if (status == PANDO_RANGE) { /* at the very end of the window */
         read.size = first->got = HEAD_BYTES;
-        status = pool_submit_co(session, fabric_address_node(blob), &read, 1);
+        status = pool_submit_co(session, node, &read, 1);
     }
     if (status != PANDO_OK)
         return status == PANDO_RANGE ? PANDO_STALE : status;
@@ -215,17 +221,18 @@ static enum pando_status read_first_co(struct pool_session *session, uint16_t ta
     return head_ok(session, table, blob, &first->head) ? PANDO_OK : PANDO_STALE;
 }
 
-static enum pando_status read_segments_co(struct pool_session *session, const struct head *head,
-                                          uint64_t addresses[SEGMENTS_MAX])
+static enum pando_status read_segments_co(struct pool_session *session,
+                                          const struct blob_head *head,
+                                          blob_ref segments[SEGMENTS_MAX])
 {
-    return read_pieces_co(session, head->address + HEAD_BYTES, (uint8_t *)addresses,
-                          head->segments * sizeof(uint64_t));
+    return read_pieces_co(session, head->address + HEAD_BYTES, (uint8_t *)segments,
+                          head->segments * sizeof(segments[0]));
 }
 
 static enum pando_status read_value_co(struct pool_session *session, const struct first_read *first,
                                        uint8_t *value)
 {
-    const struct head *head = &first->head;
+    const struct blob_head *head = &first->head;
     if (head->segments == 0) {
         uint64_t came = first->got - HEAD_BYTES;
         uint64_t here = came < head->size ? came : head->size;
@@ -233,22 +240,41 @@ static enum pando_status read_value_co(struct pool_session *session, const struc
         return read_pieces_co(session, head->address + HEAD_BYTES + here, value + here,
                               head->size - here);
     }
-    uint64_t addresses[SEGMENTS_MAX];
-    enum pando_status status = read_segments_co(session, head, addresses);
+    blob_ref segments[SEGMENTS_MAX];
+    enum pando_status status = read_segments_co(session, head, segments);
     for (uint32_t i = 0; i < head->segments && status == PANDO_OK; i++) {
         uint64_t done = (uint64_t)i * SEGMENT_VALUE;
         uint64_t size = head->size - done < SEGMENT_VALUE ? head->size - done : SEGMENT_VALUE;
-        status = read_pieces_co(session, addresses[i] + SEGMENT_HEAD, value + done, size);
+        status = read_pieces_co(session, blob_ref_address(segments[i]) + SEGMENT_HEAD, value + done,
+                                size);
     }
     return status;
 }
 
-enum pando_status blob_read_co(struct pool_session *session, uint16_t table, fabric_address blob,
-                               void *to, size_t capacity, size_t *size)
+/* The value of a blob whose head has been read, into memory for all of it. Segments are not looked at one by
+ * one: if any was used again meanwhile, the check of the whole value fails. */
+static enum pando_status read_checked_co(struct pool_session *session,
+                                         const struct first_read *first, uint8_t *value)
+{
+    enum pando_status status = read_value_co(session, first, value);
+    if (status == PANDO_OK && crc32c(0, value, first->head.size) != first->head.crc)
+        status = PANDO_STALE;
+    return status;
+}
+
+static enum pando_status read_own_co(struct pool_session *session, uint16_t table, struct slice key,
+                                     blob_ref blob, struct first_read *first)
+{
+    enum pando_status status = read_first_co(session, table, blob, first);
+    return status == PANDO_OK && first->head.key != key_word(key) ? PANDO_STALE : status;
+}
+
+enum pando_status blob_read_co(struct pool_session *session, uint16_t table, struct slice key,
+                               blob_ref blob, void *to, size_t capacity, size_t *size)
 {
     struct first_read first;
-    const struct head *head = &first.head;
-    enum pando_status status = read_first_co(session, table, blob, &first);
+    const struct blob_head *head = &first.head;
+    enum pando_status status = read_own_co(session, table, key, blob, &first);
 
     if (status != PANDO_OK)
         return status;
@@ -259,9 +285,7 @@ enum pando_status blob_read_co(struct pool_session *session, uint16_t table, fab
     uint8_t *value = capacity >= head->size ? to : malloc(head->size);
     if (value == NULL)
         return PANDO_NO_MEMORY;
-    status = read_value_co(session, &first, value);
-    if (status == PANDO_OK && crc32c(0, value, head->size) != head->crc)
-        status = PANDO_STALE;
+    status = read_checked_co(session, &first, value);
     if (value != to) {
         if (status == PANDO_OK)
             memcpy(to, value, capacity);
@@ -270,38 +294,74 @@ enum pando_status blob_read_co(struct pool_session *session, uint16_t table, fab
     return status;
 }
 
+enum pando_status blob_fetch_co(struct pool_session *session, uint16_t table, struct slice key,
+                                blob_ref blob, struct blob_buffer *buffer, struct slice *value)
+{
+    struct first_read first;
+    enum pando_status status = read_own_co(session, table, key, blob, &first);
+
+    if (status != PANDO_OK)
+        return status;
+    if (first.head.size > buffer->capacity) {
+        uint8_t *grown = realloc(buffer->bytes, first.head.size);
+        if (grown == NULL)
+            return PANDO_NO_MEMORY;
+        *buffer = (struct blob_buffer){.bytes = grown, .capacity = first.head.size};
+    }
+    *value = slice_of(buffer->bytes, first.head.size);
+    return first.head.size == 0 ? PANDO_OK : read_checked_co(session, &first, buffer->bytes);
+}
+
+enum pando_status blob_missing(uint16_t table, blob_ref blob, blob_ref *last)
+{
+    if (blob != *last) {
+        *last = blob;
+        return PANDO_STALE;
+    }
+    log_error("a long value is damaged: its key cannot be read until it is written again",
+              log_u64("table", table), log_u64("node", fabric_address_node(blob_ref_address(blob))),
+              log_hex("offset", fabric_address_offset(blob_ref_address(blob))));
+    return PANDO_CORRUPT;
+}
+
+/* ---- freeing --------------------------------------------------------------------------------- */
+
 /* A segment may have been freed before, by somebody who died before it came to the head, and be in
  * use elsewhere by now. */
-static enum pando_status free_segment_co(struct pool_session *session, uint16_t table,
-                                         uint64_t address, uint64_t version)
+static enum pando_status free_segment_co(struct pool_session *session, uint16_t table, blob_ref ref)
 {
-    struct pool_block segment = {.address = address, .version = version};
-    uint64_t word;
-    struct fabric_op read =
-        fabric_read(fabric_address_offset(address) + POOL_BLOCK_TENURE, &word, sizeof(word));
-    enum pando_status status = pool_submit_co(session, fabric_address_node(address), &read, 1);
-    struct pool_tenure tenure = pool_tenure_unpack(word);
-    if (status != PANDO_OK || tenure.state != POOL_BLOCK_LIVE || tenure.table != table)
-        return status;
+    struct pool_block segment = {.address = blob_ref_address(ref)};
+    uint64_t words[2]; /* version, tenure */
+    struct fabric_op read = fabric_read(fabric_address_offset(segment.address) + POOL_BLOCK_VERSION,
+                                        words, sizeof(words));
+    enum pando_status status =
+        pool_submit_co(session, fabric_address_node(segment.address), &read, 1);
+    if (status != PANDO_OK)
+        return status == PANDO_RANGE ? PANDO_CORRUPT : status;
+    struct pool_tenure tenure = pool_tenure_unpack(words[1]);
+    if (!blob_ref_means(ref, words[0]) || tenure.state != POOL_BLOCK_LIVE ||
+        tenure.kind != KIND_BLOB || tenure.table != table)
+        return PANDO_OK;
+    segment.version = words[0];
     return pool_free_co(session, &segment, SEGMENT_BYTES, false);
 }
 
-enum pando_status blob_free_co(struct pool_session *session, uint16_t table, fabric_address blob)
+enum pando_status blob_free_co(struct pool_session *session, uint16_t table, blob_ref blob)
 {
     struct first_read first;
-    const struct head *head = &first.head;
-    uint64_t addresses[SEGMENTS_MAX];
+    const struct blob_head *head = &first.head;
+    blob_ref refs[SEGMENTS_MAX];
     enum pando_status status = read_first_co(session, table, blob, &first);
 
     if (status != PANDO_OK)
         return status;
     if (head->segments > 0)
-        status = read_segments_co(session, head, addresses);
+        status = read_segments_co(session, head, refs);
     for (uint32_t i = 0; i < head->segments && status == PANDO_OK; i++)
-        status = free_segment_co(session, table, addresses[i], head->version);
+        status = free_segment_co(session, table, refs[i]);
     if (status != PANDO_OK)
         return status;
-    struct pool_block block = {.address = blob, .version = head->version};
+    struct pool_block block = {.address = head->address, .version = head->version};
     uint32_t segments;
     return pool_free_co(session, &block, block_bytes_for(head_size(head->size, &segments)), false);
 }

@@ -148,8 +148,7 @@ static uint16_t node_of(const struct bulk *bulk, size_t leaf, uint32_t fanout)
     return (uint16_t)(leaf / group % nodes);
 }
 
-static enum pando_status pair_value_co(struct bulk *bulk, struct page_pair *pair,
-                                       fabric_address *blob)
+static enum pando_status pair_value_co(struct bulk *bulk, struct page_pair *pair, blob_ref *blob)
 {
     struct dex_table *table = bulk->self->table;
     const struct engine_shape *shape = &table->base.shape;
@@ -159,7 +158,7 @@ static enum pando_status pair_value_co(struct bulk *bulk, struct page_pair *pair
     if (pair->value.size <= table->inline_max)
         return PANDO_OK;
     enum pando_status status =
-        blob_write_co(bulk->self->base.session, table->id, pair->value, blob);
+        blob_write_co(bulk->self->base.session, table->id, pair->key, pair->value, blob);
     pair->value = slice_of(blob, sizeof(*blob));
     pair->blob = true;
     return status == PANDO_OK ? taken_blob_co(&bulk->taken, *blob) : status;

@@ -4,9 +4,9 @@
  * callee that does not own the key answers STALE.
  *
  *   GET     request   the key
- *           reply     0 1 1: the value is a blob's address   1 7 zero   8 the value
+ *           reply     0 1 1: the value is a blob's reference   1 7 zero   8 the value
  *   MODIFY  request   0 1 what to do if it is absent, 1 1 if it is there (enum engine_change)
- *                     2 1 1: the value is a blob's address
+ *                     2 1 1: the value is a blob's reference
  *                     3 1 only if it is as follows: 0 no, 1 absent, 2 there, 3 there as a blob
  *                     4 4 key's size   8 4 value's size   12 4 size of what is to be there
  *                     16 key, value, what is to be there

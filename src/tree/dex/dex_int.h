@@ -369,18 +369,26 @@ PANDO_MUST_CHECK enum pando_status dex_local_get_co(struct dex *self, const stru
                                                     bool *blob, void *value, size_t capacity,
                                                     size_t *size);
 
+/* Reads the long value that a key's leaf refers to. AGAIN: it is gone, look at the leaf once more. CORRUPT:
+ * so it was the last time, with the same reference. */
+PANDO_MUST_CHECK enum pando_status dex_read_blob_co(struct dex *self, struct slice key,
+                                                    blob_ref ref, void *value, size_t capacity,
+                                                    size_t *size, blob_ref *missing);
+
 /* What is to become of a key: decided by a function, here; blobs may be made before. */
 struct dex_edit {
     unsigned how;
     engine_modify_fn fn;
     void *context;
 
-    /* For others: values as they lie in leaves, blobs as addresses; perhaps only if the key is as it was
+    /* For others: values as they lie in leaves, blobs as references; perhaps only if the key is as it was
      * (enum dex_expect). */
     bool raw, raw_blob;
     unsigned expect;
     struct slice expected;
     uint8_t *mismatch; /* out */
+
+    blob_ref *missing; /* see blob_missing; not of those for others */
 };
 PANDO_MUST_CHECK enum pando_status dex_local_modify_co(struct dex *self,
                                                        const struct map_part *part,
@@ -512,7 +520,8 @@ void dex_checkpoint_end_co(struct dex_table *table);
 /* Asks the owner. AGAIN: it is not any more, or cannot be reached now. */
 PANDO_MUST_CHECK enum pando_status dex_forward_get_co(struct dex *self, uint64_t owner,
                                                       struct slice key, void *value,
-                                                      size_t capacity, size_t *size);
+                                                      size_t capacity, size_t *size,
+                                                      blob_ref *missing);
 PANDO_MUST_CHECK enum pando_status dex_forward_modify_co(struct dex *self, uint64_t owner,
                                                          struct slice key,
                                                          const struct dex_edit *edit);

@@ -64,7 +64,7 @@ static enum pando_status raw_get_co(struct dex *self, uint64_t owner, struct sli
 }
 
 enum pando_status dex_forward_get_co(struct dex *self, uint64_t owner, struct slice key,
-                                     void *value, size_t capacity, size_t *size)
+                                     void *value, size_t capacity, size_t *size, blob_ref *missing)
 {
     struct dex_scratch *scratch = dex_scratch_take(self);
     struct slice found;
@@ -72,11 +72,9 @@ enum pando_status dex_forward_get_co(struct dex *self, uint64_t owner, struct sl
     enum pando_status status = raw_get_co(self, owner, key, scratch, &found, &blob);
 
     if (status == PANDO_OK && blob) {
-        fabric_address address;
-        memcpy(&address, found.data, sizeof(address));
-        status = blob_read_co(self->base.session, self->table->id, address, value, capacity, size);
-        if (status == PANDO_STALE)
-            status = PANDO_AGAIN;
+        blob_ref ref;
+        memcpy(&ref, found.data, sizeof(ref));
+        status = dex_read_blob_co(self, key, ref, value, capacity, size, missing);
     } else if (status == PANDO_OK) {
         *size = found.size;
         size_t stored = found.size < capacity ? found.size : capacity;
@@ -114,15 +112,15 @@ struct parcel {
     struct dex_modify_request head;
     struct slice value;
     struct slice expected;
-    fabric_address blob; /* made for it, and to be freed if it is not used */
+    blob_ref blob; /* made for it, and to be freed if it is not used */
 };
 
-static enum pando_status pack_value_co(struct dex *self, struct parcel *parcel)
+static enum pando_status pack_value_co(struct dex *self, struct slice key, struct parcel *parcel)
 {
     if (parcel->value.size <= self->table->inline_max)
         return PANDO_OK;
     enum pando_status status =
-        blob_write_co(self->base.session, self->table->id, parcel->value, &parcel->blob);
+        blob_write_co(self->base.session, self->table->id, key, parcel->value, &parcel->blob);
     parcel->value = slice_of(&parcel->blob, sizeof(parcel->blob));
     parcel->head.blob = 1;
     return status;
@@ -168,7 +166,7 @@ static enum pando_status deliver_co(struct dex *self, uint64_t owner, struct sli
                                     struct parcel *parcel, struct dex_scratch *scratch,
                                     struct dex_modify_reply *reply)
 {
-    enum pando_status status = pack_value_co(self, parcel);
+    enum pando_status status = pack_value_co(self, key, parcel);
     if (status == PANDO_OK)
         status = send_co(self, owner, key, parcel, scratch, reply);
     bool kept = status == PANDO_UNKNOWN || (status == PANDO_OK && stores(parcel, reply));
@@ -200,6 +198,23 @@ static enum pando_status blind_co(struct dex *self, uint64_t owner, struct slice
     return status;
 }
 
+/* The long value that `raw` refers to. AGAIN: it is gone, so the key has another. */
+static enum pando_status fetch_old_co(struct dex *self, struct slice key, struct slice raw,
+                                      const struct dex_edit *edit, struct dex_scratch *scratch,
+                                      struct slice *old)
+{
+    uint16_t table = self->table->id;
+    struct blob_buffer buffer = {0};
+    blob_ref ref;
+    memcpy(&ref, raw.data, sizeof(ref));
+    enum pando_status status = blob_fetch_co(self->base.session, table, key, ref, &buffer, old);
+    free(scratch->blob);
+    scratch->blob = buffer.bytes;
+    if (status == PANDO_STALE)
+        status = blob_missing(table, ref, edit->missing);
+    return status == PANDO_STALE ? PANDO_AGAIN : status;
+}
+
 /* Anything else: what is there is fetched, and replaced only if it is still the same. */
 static enum pando_status conditional_co(struct dex *self, uint64_t owner, struct slice key,
                                         const struct dex_edit *edit, struct dex_scratch *scratch)
@@ -214,22 +229,11 @@ static enum pando_status conditional_co(struct dex *self, uint64_t owner, struct
         return status;
     old = raw;
     if (there && blob) {
-        size_t size = 0;
-        fabric_address address;
-        memcpy(&address, raw.data, sizeof(address));
         old.size = 0;
         if ((edit->how & ENGINE_BLIND) == 0) {
-            status = blob_read_co(self->base.session, self->table->id, address, NULL, 0, &size);
-            free(scratch->blob);
-            scratch->blob = status == PANDO_OK ? malloc(size > 0 ? size : 1) : NULL;
-            if (status == PANDO_OK && scratch->blob == NULL)
-                return PANDO_NO_MEMORY;
-            if (status == PANDO_OK)
-                status = blob_read_co(self->base.session, self->table->id, address, scratch->blob,
-                                      size, &size);
+            status = fetch_old_co(self, key, raw, edit, scratch, &old);
             if (status != PANDO_OK)
-                return status == PANDO_STALE ? PANDO_AGAIN : status;
-            old = slice_of(scratch->blob, size);
+                return status;
         }
     }
     struct engine_change change = edit->fn(edit->context, there ? &old : NULL);

@@ -77,9 +77,20 @@ enum pando_status dex_local_get_co(struct dex *self, const struct map_part *part
     return PANDO_TIMEOUT;
 }
 
+enum pando_status dex_read_blob_co(struct dex *self, struct slice key, blob_ref ref, void *value,
+                                   size_t capacity, size_t *size, blob_ref *missing)
+{
+    uint16_t table = self->table->id;
+    enum pando_status status =
+        blob_read_co(self->base.session, table, key, ref, value, capacity, size);
+    if (status == PANDO_STALE)
+        status = blob_missing(table, ref, missing);
+    return status == PANDO_STALE ? PANDO_AGAIN : status;
+}
+
 /* One try. AGAIN: ask once more. */
 static enum pando_status try_co(struct dex *self, struct slice key, struct dex_scratch *scratch,
-                                void *value, size_t capacity, size_t *size)
+                                void *value, size_t capacity, size_t *size, blob_ref *missing)
 {
     struct dex_table *table = self->table;
     struct dex_guard guard;
@@ -94,7 +105,7 @@ static enum pando_status try_co(struct dex *self, struct slice key, struct dex_s
             return status;
         return owner == dex_self(table)
                    ? PANDO_AGAIN
-                   : dex_forward_get_co(self, owner, key, value, capacity, size);
+                   : dex_forward_get_co(self, owner, key, value, capacity, size, missing);
     }
     enum pando_status status = dex_local_get_co(self, guard.part, key, scratch, &blob,
                                                 scratch->value, table->layout.page_bytes, size);
@@ -102,10 +113,9 @@ static enum pando_status try_co(struct dex *self, struct slice key, struct dex_s
     if (status != PANDO_OK)
         return status;
     if (blob) {
-        fabric_address address;
-        memcpy(&address, scratch->value, sizeof(address));
-        status = blob_read_co(self->base.session, table->id, address, value, capacity, size);
-        return status == PANDO_STALE ? PANDO_AGAIN : status;
+        blob_ref ref;
+        memcpy(&ref, scratch->value, sizeof(ref));
+        return dex_read_blob_co(self, key, ref, value, capacity, size, missing);
     }
     size_t stored = *size < capacity ? *size : capacity;
     if (stored > 0)
@@ -119,10 +129,11 @@ enum pando_status dex_get_co(struct engine *engine, struct slice key, void *valu
     struct dex *self = dex_of(engine);
     struct dex_scratch *scratch = dex_scratch_take(self);
     struct pool_retry retry = {0};
+    blob_ref missing = 0;
     enum pando_status status;
 
     rt_charge(RT_COST_OPERATION);
-    while ((status = try_co(self, key, scratch, value, capacity, size)) == PANDO_AGAIN) {
+    while ((status = try_co(self, key, scratch, value, capacity, size, &missing)) == PANDO_AGAIN) {
         status = dex_retry_co(self, &retry);
         if (status != PANDO_OK)
             break;

@@ -33,7 +33,7 @@ struct dex_log;
 
 enum dex_log_kind {
     DEX_LOG_PUT,
-    DEX_LOG_BLOB, /* the value is a blob's address, 8 bytes */
+    DEX_LOG_BLOB, /* the value is a blob's reference, 8 bytes */
     DEX_LOG_DELETE,
     DEX_LOG_ASKED, /* a put that a memory node was asked for: done if its leaf had room, else not */
     DEX_LOG_KINDS

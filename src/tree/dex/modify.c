@@ -21,7 +21,7 @@ struct work {
     struct dex_scratch *scratch;
 
     /* A value that was made a blob before the leaf's latch was taken. */
-    fabric_address blob;
+    blob_ref blob;
     uint8_t *blob_copy; /* what is in it */
     size_t blob_size;
 
@@ -31,7 +31,7 @@ struct work {
     uint32_t index;
     bool found;
     bool old_blob;
-    fabric_address old_address;
+    blob_ref old_ref;
     struct slice old;
 
     uint64_t end; /* in the log, behind what was done or seen */
@@ -46,19 +46,14 @@ struct work {
 static enum pando_status fetch_blob_co(struct work *work)
 {
     struct dex *self = work->self;
-    size_t size = 0;
-    enum pando_status status =
-        blob_read_co(self->base.session, self->table->id, work->old_address, NULL, 0, &size);
-    if (status != PANDO_OK)
-        return status;
+    struct blob_buffer buffer = {0};
+    enum pando_status status = blob_fetch_co(self->base.session, self->table->id, work->key,
+                                             work->old_ref, &buffer, &work->old);
     free(work->scratch->blob);
-    work->scratch->blob = malloc(size > 0 ? size : 1);
-    if (work->scratch->blob == NULL)
-        return PANDO_NO_MEMORY;
-    status = blob_read_co(self->base.session, self->table->id, work->old_address,
-                          work->scratch->blob, size, &size);
-    work->old = slice_of(work->scratch->blob, size);
-    return status;
+    work->scratch->blob = buffer.bytes;
+    /* Under the latch: it is not freed meanwhile. */
+    blob_ref missing = work->old_ref;
+    return status == PANDO_STALE ? blob_missing(self->table->id, work->old_ref, &missing) : status;
 }
 
 static enum pando_status look_co(struct work *work)
@@ -76,7 +71,7 @@ static enum pando_status look_co(struct work *work)
     work->old = slice_of(work->scratch->value, size);
     if (!work->old_blob)
         return PANDO_OK;
-    memcpy(&work->old_address, work->scratch->value, sizeof(work->old_address));
+    memcpy(&work->old_ref, work->scratch->value, sizeof(work->old_ref));
     work->old.size = 0;
     return (work->edit->how & ENGINE_BLIND) != 0 ? PANDO_OK : fetch_blob_co(work);
 }
@@ -114,7 +109,7 @@ static enum pando_status blob_make_co(struct work *work, struct slice value)
         return PANDO_NO_MEMORY;
     memcpy(work->blob_copy, value.data, value.size);
     work->blob_size = value.size;
-    return blob_write_co(work->self->base.session, work->self->table->id,
+    return blob_write_co(work->self->base.session, work->self->table->id, work->key,
                          slice_of(work->blob_copy, value.size), &work->blob);
 }
 
@@ -177,8 +172,8 @@ static bool as_expected(const struct work *work)
     case DEX_EXPECT_ABSENT:
         return !work->found;
     case DEX_EXPECT_BLOB:
-        return work->found && work->old_blob && edit->expected.size == sizeof(fabric_address) &&
-               memcmp(edit->expected.data, &work->old_address, sizeof(fabric_address)) == 0;
+        return work->found && work->old_blob && edit->expected.size == sizeof(work->old_ref) &&
+               memcmp(edit->expected.data, &work->old_ref, sizeof(work->old_ref)) == 0;
     default:
         return work->found && !work->old_blob && slice_equal(edit->expected, work->old);
     }
@@ -326,9 +321,9 @@ static enum pando_status pushed_co(struct work *work, const struct dex_push *pus
         dex_work_changes(push->operation, push->was_there))
         keep_record(work, &push->ticket, push->value);
     if (push->old_blob) {
-        fabric_address address;
-        memcpy(&address, push->found.data, sizeof(address));
-        enum pando_status freed = blob_free_co(self->base.session, self->table->id, address);
+        blob_ref ref;
+        memcpy(&ref, push->found.data, sizeof(ref));
+        enum pando_status freed = blob_free_co(self->base.session, self->table->id, ref);
         (void)freed;
     }
     return PANDO_OK;
@@ -366,8 +361,6 @@ static enum pando_status try_co(struct work *work, bool *again)
     bool frees = changed && work->old_blob;
     bool private = work->spot.private;
     enum pando_status released = release_co(work, changed, frees && table->log == NULL);
-    if (status == PANDO_STALE)
-        return PANDO_OK; /* an old blob was freed while it was fetched: cannot be, under the latch */
     if (status != PANDO_OK)
         return status;
     /* A change whose leaf could not be written back stays in the cache, and lasts if the log has it. */
@@ -386,7 +379,7 @@ static enum pando_status try_co(struct work *work, bool *again)
     if (changed && change.what == ENGINE_STORE && (private || work->ticket.room))
         keep_record(work, &work->ticket, change.value);
     if (status == PANDO_OK && frees) {
-        enum pando_status freed = blob_free_co(self->base.session, table->id, work->old_address);
+        enum pando_status freed = blob_free_co(self->base.session, table->id, work->old_ref);
         (void)freed;
     }
     return status;
@@ -444,7 +437,8 @@ enum pando_status dex_modify_co(struct engine *engine, struct slice key, unsigne
                                 engine_modify_fn fn, void *context)
 {
     struct dex *self = dex_of(engine);
-    struct dex_edit edit = {.how = how, .fn = fn, .context = context};
+    blob_ref missing = 0;
+    struct dex_edit edit = {.how = how, .fn = fn, .context = context, .missing = &missing};
     struct pool_retry retry = {0};
     enum pando_status status;
 

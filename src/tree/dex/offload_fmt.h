@@ -10,11 +10,11 @@
  *             40 4 bytes of a page   44 4 key size of the table, 0 any   48 4 value size, 0 any
  *             52 4 largest key   56 4 largest value   60 2 size of the key   62 2 size of the value
  *             64 key, value
- *   reply      0 1 1: the key was there   1 1 1: its value is (or was) a blob's address
+ *   reply      0 1 1: the key was there   1 1 1: its value is (or was) a blob's reference
  *              2 1 1: the leaf has become so empty that it should be merged
  *              3 1 1: an earlier call has done it; what this reply says is of afterwards   4 4 zero
  *              8 8 the leaf
- *             16 the value: of a get; of a change the blob's address, if it was one
+ *             16 the value: of a get; of a change the blob's reference, if it was one
  *
  * STALE: not to be done here (a page is not what it should be, or another node has it). FULL: the leaf has no
  * room for the pair; only the owner splits it. Of either, nothing was changed.

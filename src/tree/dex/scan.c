@@ -20,8 +20,10 @@ struct scan {
     bool from_end;   /* reverse, and nothing has been read yet: no key is above where to begin */
     uint64_t left;   /* pairs still wanted; 0: all there are */
     uint32_t pairs_per_leaf, leaves;
-    uint8_t *value; /* a blob's */
-    size_t value_capacity;
+    uint64_t read_ns; /* when the leaf at hand was believed */
+    bool delivered;   /* a pair of it, at least */
+    struct blob_buffer value;
+    blob_ref missing; /* see blob_missing */
 };
 
 enum pando_status dex_local_leaf_co(struct dex *self, struct slice key, bool before,
@@ -116,14 +118,13 @@ static enum pando_status leaf_co(struct scan *scan, bool before)
 
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
-/* STALE: the blob was freed since the leaf was read. */
-static enum pando_status value_co(struct scan *scan, uint32_t index, struct slice *value)
+/* STALE: the blob was freed since the leaf was read, or that was too long ago to rely on (R22). */
+static enum pando_status value_co(struct scan *scan, uint32_t index, struct slice key,
+                                  struct slice *value)
 {
     const struct page_layout *layout = &scan->self->table->layout;
-    struct pool_session *session = scan->self->base.session;
     uint16_t table = scan->self->table->id;
-    fabric_address address;
-    size_t size = 0;
+    blob_ref ref;
     bool blob;
 
     uint32_t bytes = page_value(layout, scan->scratch->page, index, scan->scratch->value,
@@ -131,19 +132,12 @@ static enum pando_status value_co(struct scan *scan, uint32_t index, struct slic
     *value = slice_of(scan->scratch->value, bytes);
     if (!blob)
         return PANDO_OK;
-    memcpy(&address, scan->scratch->value, sizeof(address));
-    enum pando_status status = blob_read_co(session, table, address, NULL, 0, &size);
-    if (status != PANDO_OK)
-        return status;
-    if (size > scan->value_capacity) {
-        uint8_t *room = realloc(scan->value, size);
-        if (room == NULL)
-            return PANDO_NO_MEMORY;
-        scan->value = room;
-        scan->value_capacity = size;
-    }
-    *value = slice_of(scan->value, size);
-    return size == 0 ? PANDO_OK : blob_read_co(session, table, address, scan->value, size, &size);
+    if (!pool_recent(scan->read_ns))
+        return PANDO_STALE;
+    memcpy(&ref, scan->scratch->value, sizeof(ref));
+    enum pando_status status =
+        blob_fetch_co(scan->self->base.session, table, key, ref, &scan->value, value);
+    return status == PANDO_STALE ? blob_missing(table, ref, &scan->missing) : status;
 }
 
 /* Below the range, in it, or above. */
@@ -220,7 +214,7 @@ static enum pando_status deliver_co(struct scan *scan, bool *more)
             *more = reverse == (side > 0); /* not there yet, or past it */
             continue;
         }
-        enum pando_status status = value_co(scan, which, &value);
+        enum pando_status status = value_co(scan, which, key, &value);
         if (status == PANDO_STALE) {
             uint8_t *byte = scan->cursor;
             /* In rising order the key itself is where to begin again; in falling order, just above. */
@@ -233,6 +227,7 @@ static enum pando_status deliver_co(struct scan *scan, bool *more)
         }
         if (status != PANDO_OK)
             return status;
+        scan->delivered = true;
         *more = scan->fn(scan->context, key, value);
         if (scan->left > 0 && --scan->left == 0)
             *more = false;
@@ -290,13 +285,17 @@ enum pando_status dex_scan_co(struct engine *engine, const struct engine_range *
             break;
         scan.pairs_per_leaf = self->pairs_per_leaf = page_pairs(scan.scratch->page);
         scan.leaves++;
+        scan.read_ns = rt_coarse_ns();
+        scan.delivered = false;
         status = deliver_co(&scan, &more);
+        if (scan.delivered)
+            retry = (struct pool_retry){0}; /* it gets on */
         if (status == PANDO_STALE && (status = dex_retry_co(self, &retry)) == PANDO_OK)
             continue;
         if (status != PANDO_OK || !more || !advance(&scan))
             break;
     } while (true);
-    free(scan.value);
+    free(scan.value.bytes);
     dex_scratch_give(self, scan.scratch);
     return status;
 }

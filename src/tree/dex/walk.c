@@ -48,8 +48,7 @@ struct verify {
     struct engine_census *census;
     char *error;
     size_t error_bytes;
-    uint8_t *value;
-    size_t capacity;
+    struct blob_buffer value;
 };
 
 static enum pando_status complain(struct verify *verify, fabric_address address, const char *what)
@@ -59,36 +58,28 @@ static enum pando_status complain(struct verify *verify, fabric_address address,
     return PANDO_CORRUPT;
 }
 
-static enum pando_status verify_blob_co(struct verify *verify, const uint8_t *page, uint32_t index)
+static enum pando_status verify_blob_co(struct verify *verify, const uint8_t *page, uint32_t index,
+                                        struct slice key)
 {
     struct dex *self = verify->self;
     struct dex_scratch *scratch = dex_scratch_take(self);
-    fabric_address address;
-    size_t size = 0;
+    struct slice value;
+    blob_ref ref;
     bool blob;
 
     (void)page_value(&self->table->layout, page, index, scratch->value,
                      self->table->layout.page_bytes, &blob);
-    memcpy(&address, scratch->value, sizeof(address));
+    memcpy(&ref, scratch->value, sizeof(ref));
     dex_scratch_give(self, scratch);
     if (!blob)
         return PANDO_OK;
     enum pando_status status =
-        blob_read_co(self->base.session, self->table->id, address, NULL, 0, &size);
-    if (status == PANDO_OK && size > verify->capacity) {
-        uint8_t *room = realloc(verify->value, size);
-        if (room == NULL)
-            return PANDO_NO_MEMORY;
-        verify->value = room;
-        verify->capacity = size;
-    }
-    if (status == PANDO_OK && size > 0)
-        status =
-            blob_read_co(self->base.session, self->table->id, address, verify->value, size, &size);
+        blob_fetch_co(self->base.session, self->table->id, key, ref, &verify->value, &value);
     if (status == PANDO_OK)
-        verify->census->bytes += blob_bytes(size);
+        verify->census->bytes += blob_bytes(value.size);
     return status == PANDO_STALE || status == PANDO_CORRUPT
-               ? complain(verify, page_address(page), "a long value is not there")
+               ? complain(verify, page_address(page),
+                          "a long value is not there, or is another key's")
                : status;
 }
 
@@ -109,7 +100,7 @@ static enum pando_status verify_pairs_co(struct verify *verify, const uint8_t *p
                             : page_level(page) == 0   ? "a key is beyond the ends of its leaf"
                                                       : "a child is beyond the ends of its page");
         if (page_level(page) == 0)
-            status = verify_blob_co(verify, page, i);
+            status = verify_blob_co(verify, page, i, key);
         before = key;
         uint8_t *other = former;
         former = now;
@@ -267,7 +258,7 @@ enum pando_status dex_verify_co(struct engine *engine, struct engine_census *out
     out->damaged = status == PANDO_CORRUPT;
     if (status == PANDO_OK && error_bytes > 0)
         error[0] = '\0';
-    free(verify.value);
+    free(verify.value.bytes);
     return status == PANDO_AGAIN ? PANDO_TIMEOUT : status;
 }
 
@@ -279,13 +270,13 @@ static enum pando_status free_blobs_co(struct dex *self, const uint8_t *page,
     struct dex_table *table = self->table;
     enum pando_status status = PANDO_OK;
     for (uint32_t i = 0; i < page_pairs(page) && status == PANDO_OK; i++) {
-        fabric_address address;
+        blob_ref ref;
         bool blob;
         (void)page_value(&table->layout, page, i, scratch->value, table->layout.page_bytes, &blob);
         if (!blob)
             continue;
-        memcpy(&address, scratch->value, sizeof(address));
-        status = blob_free_co(self->base.session, table->id, address);
+        memcpy(&ref, scratch->value, sizeof(ref));
+        status = blob_free_co(self->base.session, table->id, ref);
         if (status == PANDO_STALE)
             status = PANDO_OK; /* freed by an earlier try */
     }

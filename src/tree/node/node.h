@@ -81,7 +81,7 @@ bool node_right_of(const struct node_header *header, struct slice key);
 
 /* ---- leaves ---------------------------------------------------------------------------------- */
 
-enum { NODE_FLAG_BLOB = 1 }; /* the value is one word: the address of a blob */
+enum { NODE_FLAG_BLOB = 1 }; /* the value is one word: a reference to a blob */
 
 struct node_entry {
     struct slice key;

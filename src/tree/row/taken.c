@@ -26,7 +26,7 @@ static enum pando_status free_node_co(const struct taken *taken, const struct po
     return pool_free_co(taken->session, node, taken->node_bytes, false);
 }
 
-static enum pando_status free_blob_co(const struct taken *taken, fabric_address blob)
+static enum pando_status free_blob_co(const struct taken *taken, blob_ref blob)
 {
     return blob_free_co(taken->session, taken->table, blob);
 }
@@ -44,7 +44,7 @@ enum pando_status taken_node_co(struct taken *taken, struct pool_block node)
     return status == PANDO_OK ? PANDO_NO_MEMORY : status;
 }
 
-enum pando_status taken_blob_co(struct taken *taken, fabric_address blob)
+enum pando_status taken_blob_co(struct taken *taken, blob_ref blob)
 {
     void *blobs = taken->blobs;
     bool room = grow(&blobs, taken->blob_count, &taken->blob_capacity, sizeof(*taken->blobs));

@@ -100,7 +100,7 @@ static enum pando_status make_entry_co(struct bulk *bulk, struct slice key, stru
         return PANDO_TOO_LARGE;
     if (value.size <= shape->value_inline)
         return PANDO_OK;
-    enum pando_status status = blob_write_co(self->base.session, self->table->id, value, blob);
+    enum pando_status status = blob_write_co(self->base.session, self->table->id, key, value, blob);
     entry->value = slice_of(blob, sizeof(*blob));
     entry->flags = NODE_FLAG_BLOB;
     return status == PANDO_OK ? taken_blob_co(&bulk->taken, *blob) : status;

@@ -34,7 +34,7 @@ static enum pando_status free_blobs_co(struct sherman *self, struct scratch *scr
     if (!entries_of(self, scratch, header, &count))
         return PANDO_CORRUPT;
     for (uint32_t i = 0; i < count && status == PANDO_OK; i++) {
-        fabric_address blob;
+        blob_ref blob;
         if ((scratch->entries[i].flags & NODE_FLAG_BLOB) == 0)
             continue;
         memcpy(&blob, scratch->entries[i].value.data, sizeof(blob));

@@ -5,13 +5,18 @@
 
 #include "tree/sherman/sherman_int.h"
 
+/* STALE: the blob was freed between the two READs, so the pair has another value now. */
 static enum pando_status copy_value_co(struct sherman *self, const struct node_entry *entry,
-                                       void *value, size_t capacity, size_t *size)
+                                       void *value, size_t capacity, size_t *size,
+                                       blob_ref *missing)
 {
-    fabric_address blob;
+    uint16_t table = self->table->id;
+    blob_ref blob;
     if ((entry->flags & NODE_FLAG_BLOB) != 0) {
         memcpy(&blob, entry->value.data, sizeof(blob));
-        return blob_read_co(self->base.session, self->table->id, blob, value, capacity, size);
+        enum pando_status status =
+            blob_read_co(self->base.session, table, entry->key, blob, value, capacity, size);
+        return status == PANDO_STALE ? blob_missing(table, blob, missing) : status;
     }
     *size = entry->value.size;
     size_t stored = *size < capacity ? *size : capacity;
@@ -46,6 +51,7 @@ enum pando_status sherman_get_co(struct engine *engine, struct slice key, void *
     struct sherman *self = sherman_of(engine);
     struct scratch *scratch = scratch_take(self);
     unsigned looks = 0;
+    blob_ref missing = 0;
     enum pando_status status;
 
     rt_charge(RT_COST_OPERATION);
@@ -60,10 +66,9 @@ enum pando_status sherman_get_co(struct engine *engine, struct slice key, void *
             break;
         }
         if (found == LEAF_FOUND) {
-            status = copy_value_co(self, &slot.entry, value, capacity, size);
+            status = copy_value_co(self, &slot.entry, value, capacity, size, &missing);
             if (status != PANDO_STALE)
                 break;
-            /* The blob was freed between the two READs: the pair has another value now. */
         }
         status = sherman_torn_co(self, key, &looks);
     } while (status == PANDO_OK);

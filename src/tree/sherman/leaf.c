@@ -30,7 +30,7 @@ struct change {
     bool looked; /* found and slot are known with the lock */
     enum leaf_find found;
     struct leaf_slot slot;
-    fabric_address old_blob, new_blob;
+    blob_ref old_blob, new_blob;
     bool shrunk;               /* a pair was removed: perhaps the leaf should be merged */
     enum pando_status adopted; /* if somebody else did it: how it ended */
 };
@@ -305,7 +305,8 @@ static enum pando_status store_co(struct change *change, struct slice value)
         value.size > ENGINE_VALUE_MAX)
         status = PANDO_TOO_LARGE;
     if (status == PANDO_OK && value.size > shape->value_inline) {
-        status = blob_write_co(self->base.session, self->table->id, value, &change->new_blob);
+        status = blob_write_co(self->base.session, self->table->id, change->key, value,
+                               &change->new_blob);
         blob_word = change->new_blob;
         entry.value = slice_of(&blob_word, sizeof(blob_word));
         entry.flags = NODE_FLAG_BLOB;
@@ -353,7 +354,6 @@ static enum pando_status remove_co(struct change *change)
 static enum pando_status old_value_co(struct change *change, struct slice *old)
 {
     const struct node_entry *entry = &change->slot.entry;
-    size_t size;
 
     *old = entry->value;
     if ((entry->flags & NODE_FLAG_BLOB) == 0)
@@ -362,19 +362,15 @@ static enum pando_status old_value_co(struct change *change, struct slice *old)
     *old = slice_of(NULL, 0);
     if ((change->how & ENGINE_BLIND) != 0)
         return PANDO_OK;
-    /* Under the lock: it is not freed meanwhile. */
-    enum pando_status status = blob_read_co(change->self->base.session, change->self->table->id,
-                                            change->old_blob, NULL, 0, &size);
-    if (status != PANDO_OK)
-        return status;
+    uint16_t table = change->self->table->id;
+    struct blob_buffer buffer = {0};
+    enum pando_status status = blob_fetch_co(change->self->base.session, table, entry->key,
+                                             change->old_blob, &buffer, old);
     free(change->scratch->value);
-    change->scratch->value = malloc(size == 0 ? 1 : size);
-    if (change->scratch->value == NULL)
-        return PANDO_NO_MEMORY;
-    status = blob_read_co(change->self->base.session, change->self->table->id, change->old_blob,
-                          change->scratch->value, size, &size);
-    *old = slice_of(change->scratch->value, size);
-    return status;
+    change->scratch->value = buffer.bytes;
+    /* Under the lock: it is not freed meanwhile. */
+    blob_ref missing = change->old_blob;
+    return status == PANDO_STALE ? blob_missing(table, change->old_blob, &missing) : status;
 }
 
 static enum pando_status decide_co(struct change *change)

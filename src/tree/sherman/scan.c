@@ -22,8 +22,9 @@ struct scan {
     size_t cursor_size;
     bool at_end; /* reverse, and nothing seen yet in a range without an upper bound */
     bool over;
-    uint8_t *value; /* room for blobs */
-    size_t value_capacity;
+    uint64_t read_ns;         /* when the leaf at hand was believed */
+    struct blob_buffer value; /* room for blobs */
+    blob_ref missing;         /* see blob_missing */
 };
 
 static struct slice cursor_of(const struct scan *scan)
@@ -38,30 +39,32 @@ static void cursor_set(struct scan *scan, struct slice key)
     scan->cursor_size = key.size;
 }
 
-/* Gives one pair to the caller. STALE: its blob is gone, read the leaf again. */
+/* Reads a long value. A leaf with many of them is read again when it has become old (R22). AGAIN: it has, or
+ * the blob is gone: read the leaf again. */
+static enum pando_status value_co(struct scan *scan, const struct node_entry *entry,
+                                  struct slice *value)
+{
+    uint16_t table = scan->self->table->id;
+    blob_ref blob;
+
+    if (!pool_recent(scan->read_ns))
+        return PANDO_AGAIN;
+    memcpy(&blob, entry->value.data, sizeof(blob));
+    enum pando_status status =
+        blob_fetch_co(scan->self->base.session, table, entry->key, blob, &scan->value, value);
+    if (status == PANDO_STALE)
+        status = blob_missing(table, blob, &scan->missing);
+    return status == PANDO_STALE ? PANDO_AGAIN : status;
+}
+
+/* Gives one pair to the caller. AGAIN: read the leaf again. */
 static enum pando_status give_co(struct scan *scan, const struct node_entry *entry)
 {
     struct slice value = entry->value;
     if ((entry->flags & NODE_FLAG_BLOB) != 0) {
-        fabric_address blob;
-        size_t size;
-        memcpy(&blob, entry->value.data, sizeof(blob));
-        enum pando_status status =
-            blob_read_co(scan->self->base.session, scan->self->table->id, blob, NULL, 0, &size);
+        enum pando_status status = value_co(scan, entry, &value);
         if (status != PANDO_OK)
             return status;
-        if (size > scan->value_capacity) {
-            uint8_t *grown = realloc(scan->value, size);
-            if (grown == NULL)
-                return PANDO_NO_MEMORY;
-            scan->value = grown;
-            scan->value_capacity = size;
-        }
-        status = blob_read_co(scan->self->base.session, scan->self->table->id, blob, scan->value,
-                              scan->value_capacity, &size);
-        if (status != PANDO_OK)
-            return status;
-        value = slice_of(scan->value, size);
     }
     scan->given++;
     if (!scan->fn(scan->context, entry->key, value) ||
@@ -127,7 +130,7 @@ static enum pando_status take_forward_co(struct scan *scan, const struct node_he
     if (last != NULL)
         cursor_behind(scan, last->key);
     if (status != PANDO_OK)
-        return status == PANDO_STALE ? PANDO_AGAIN : status;
+        return status;
     if (header->no_high || (!scan->over && beyond(scan, header->high)))
         scan->over = true;
     else if (!scan->over && slice_compare(header->high, cursor_of(scan)) > 0)
@@ -174,6 +177,7 @@ static enum pando_status take_ahead_co(struct scan *scan, uint8_t *room, uint32_
             !node_header_read(&self->table->layout, leaves[i], leaf, &header) || header.dead ||
             header.level != 0 || !node_covers(&header, cursor_of(scan)))
             return PANDO_OK; /* resumed at the cursor */
+        scan->read_ns = posted_ns;
         status = take_forward_co(scan, &header, leaf);
         if (status == PANDO_AGAIN)
             return PANDO_OK;
@@ -221,11 +225,12 @@ static enum pando_status forward_co(struct scan *scan)
         status = sherman_find_co(self, &target, scan->scratch->node, &header);
         if (status != PANDO_OK)
             break;
+        scan->read_ns = rt_coarse_ns();
         status = take_forward_co(scan, &header, scan->scratch->node);
+        if (status != PANDO_AGAIN || !slice_equal(target.key, cursor_of(scan)))
+            looks = 0;
         if (status == PANDO_AGAIN)
             status = sherman_torn_co(self, header.low, &looks);
-        else
-            looks = 0;
     }
     free(room);
     return status;
@@ -250,7 +255,7 @@ static enum pando_status take_backward_co(struct scan *scan, const struct node_h
         }
         enum pando_status status = give_co(scan, &entries[i]);
         if (status != PANDO_OK)
-            return status == PANDO_STALE ? PANDO_AGAIN : status;
+            return status;
         cursor_set(scan, entries[i].key);
         scan->at_end = false;
     }
@@ -282,11 +287,12 @@ static enum pando_status backward_co(struct scan *scan)
         status = sherman_find_co(self, &target, scan->scratch->node, &header);
         if (status != PANDO_OK)
             break;
+        scan->read_ns = rt_coarse_ns();
         status = take_backward_co(scan, &header, scan->scratch->node);
+        if (status != PANDO_AGAIN || !slice_equal(target.key, cursor_of(scan)))
+            looks = 0;
         if (status == PANDO_AGAIN)
             status = sherman_torn_co(self, header.low, &looks);
-        else
-            looks = 0;
     }
     return status;
 }
@@ -315,7 +321,7 @@ enum pando_status sherman_scan_co(struct engine *engine, const struct engine_ran
         status = forward_co(scan);
     }
     scratch_give(self, scan->scratch);
-    free(scan->value);
+    free(scan->value.bytes);
     free(scan);
     return status;
 }

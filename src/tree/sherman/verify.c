@@ -71,8 +71,7 @@ struct walk {
     struct complaint complaint; /* of the present look */
     struct key low, high;       /* what a descent expects of the next node */
     bool no_high;
-    uint8_t *value; /* room for blobs */
-    size_t value_capacity;
+    struct blob_buffer value; /* room for blobs */
     struct neighbour left[LEVELS_MAX];
 };
 
@@ -184,28 +183,18 @@ static enum pando_status reach_co(struct walk *walk, const struct range *range, 
     return descend_co(walk, range->level, range->low, bytes, header);
 }
 
-/* Reads the whole of a long value. STALE: it is not there, or not what it was. */
+/* Reads the whole of a long value. STALE: it is not there, not what it was, or not of this key. */
 static enum pando_status check_blob_co(struct walk *walk, const struct node_entry *entry,
                                        uint64_t *bytes)
 {
-    fabric_address blob;
-    size_t size;
+    blob_ref blob;
+    struct slice value;
     memcpy(&blob, entry->value.data, sizeof(blob));
-    enum pando_status status =
-        blob_read_co(walk->self->base.session, walk->self->table->id, blob, NULL, 0, &size);
-    if (status != PANDO_OK)
-        return status;
-    *bytes += blob_bytes(size);
-    if (size > walk->value_capacity) {
-        uint8_t *grown = realloc(walk->value, size);
-        if (grown == NULL)
-            return PANDO_NO_MEMORY;
-        walk->value = grown;
-        walk->value_capacity = size;
-    }
-    return size == 0 ? PANDO_OK
-                     : blob_read_co(walk->self->base.session, walk->self->table->id, blob,
-                                    walk->value, size, &size);
+    enum pando_status status = blob_fetch_co(walk->self->base.session, walk->self->table->id,
+                                             entry->key, blob, &walk->value, &value);
+    if (status == PANDO_OK)
+        *bytes += blob_bytes(value.size);
+    return status;
 }
 
 /* What a sound node adds to the census. */
@@ -489,7 +478,7 @@ enum pando_status sherman_verify_co(struct engine *engine, struct engine_census 
     walk->error = error;
     walk->error_bytes = error_bytes;
     enum pando_status status = walk_range_co(walk, &all);
-    free(walk->value);
+    free(walk->value.bytes);
     free(walk);
     return status == PANDO_OK && out->damaged > 0 ? PANDO_CORRUPT : status;
 }
