@@ -41,9 +41,13 @@ static const struct config_option options[] = {
      .default_text = "1..20",
      CONFIG_TEXT_INTO(struct settings, seeds)},
     {.name = "faults",
-     .metavar = "KIND",
-     .help = "none: only what the memory model allows. crash: clients are killed at any operation. "
-             "all: they are also paused and cut off, clocks drift, memory nodes restart.",
+     .metavar = "LIST",
+     .help = "Kinds of faults, separated by commas. none: only what the memory model allows. "
+             "crash: clients are killed at any operation. short: they are also paused and cut off, "
+             "clocks drift, memory nodes restart. outage: memory nodes or links are gone for "
+             "longer than any patience. pauses: several clients stand still beyond their leases. "
+             "flips: bits of the table change in memory nodes (every answer has to be right or "
+             "'corrupt'). all: crash and short.",
      .default_text = "all",
      CONFIG_TEXT_INTO(struct settings, faults)},
     {.name = "ops",
@@ -143,16 +147,44 @@ static bool parse_seeds(const char *text, uint64_t *first, uint64_t *last)
            *first <= *last && *last < UINT64_MAX - 1000;
 }
 
-static bool parse_faults(const char *text, enum check_faults *out)
+static bool is_word(const char *word, const char *name, size_t size)
 {
-    static const char *const names[] = {"none", "crash", "all"};
-    for (unsigned i = 0; i < 3; i++) {
-        if (strcmp(text, names[i]) == 0) {
-            *out = (enum check_faults)i;
+    return strlen(word) == size && memcmp(word, name, size) == 0;
+}
+
+static bool parse_fault(const char *text, size_t size, unsigned *faults)
+{
+    static const struct {
+        const char *name;
+        unsigned faults;
+    } known[] = {
+        {"none", CHECK_FAULTS_NONE},     {"crash", CHECK_FAULTS_CRASH},
+        {"short", CHECK_FAULTS_SHORT},   {"outage", CHECK_FAULTS_OUTAGE},
+        {"pauses", CHECK_FAULTS_PAUSES}, {"flips", CHECK_FAULTS_FLIPS},
+        {"all", CHECK_FAULTS_ALL},
+    };
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (is_word(known[i].name, text, size)) {
+            *faults |= known[i].faults;
             return true;
         }
     }
     return false;
+}
+
+static bool parse_faults(const char *text, unsigned *out)
+{
+    bool good = true;
+    *out = CHECK_FAULTS_NONE;
+    while (good) {
+        size_t size = strcspn(text, ",");
+        good = parse_fault(text, size, out);
+        text += size;
+        if (*text == '\0')
+            break;
+        text++;
+    }
+    return good;
 }
 
 /* All that may be broken; cut if it does not fit. */
@@ -175,11 +207,6 @@ static bool engine_breaks(const struct engine_ops *engine, const char *name, siz
             return true;
     }
     return false;
-}
-
-static bool is_word(const char *word, const char *name, size_t size)
-{
-    return strlen(word) == size && memcmp(word, name, size) == 0;
 }
 
 /* One word of --break. Fencing and recovery are the pool's; the rest goes to the engine as "break-...". */
@@ -325,7 +352,9 @@ static int prepare(struct check *check, const struct settings *settings)
         return cmd_usage("check", "--seeds: '%.48s' is no range; use for example 1..200",
                          settings->seeds);
     if (!parse_faults(settings->faults, &run->options.faults))
-        return cmd_usage("check", "--faults: '%.32s' is none of none, crash and all",
+        return cmd_usage("check",
+                         "--faults: '%.32s' is no list of none, crash, short, outage, pauses, "
+                         "flips and all",
                          settings->faults);
     check->seeds = run->last_seed - run->first_seed + 1;
     if (settings->trace && check->seeds != 1)
@@ -403,6 +432,10 @@ static void add_result(struct check *check, const struct check_result *result)
     sum->pauses += result->pauses;
     sum->cuts += result->cuts;
     sum->restarts += result->restarts;
+    sum->outages += result->outages;
+    sum->flips += result->flips;
+    sum->corrupt += result->corrupt;
+    sum->served += result->served;
     sum->recoveries += result->recoveries;
     sum->splits += result->splits;
     sum->merges += result->merges;
@@ -442,13 +475,16 @@ static int report(const struct check *check)
     clear_bar(check);
     printf("check %s: %" PRIu64 " of %" PRIu64 " seeds, %" PRIu64 " violated%s; %" PRIu64
            " operations, %" PRIu64 " of unknown outcome; %" PRIu64 " kills, %" PRIu64
-           " pauses, %" PRIu64 " cuts, %" PRIu64 " restarts, %" PRIu64 " recoveries; %" PRIu64
-           " splits, %" PRIu64 " merges, %" PRIu64 " repairs; %" PRIu64 " forwarded, %" PRIu64
-           " moves; at most %" PRIu64 " bytes left behind; %.1f s simulated in %.1f s\n",
+           " pauses, %" PRIu64 " cuts, %" PRIu64 " restarts, %" PRIu64 " outages, %" PRIu64
+           " flips, %" PRIu64 " recoveries; %" PRIu64 " answers 'corrupt', %" PRIu64
+           " clients served afterwards; %" PRIu64 " splits, %" PRIu64 " merges, %" PRIu64
+           " repairs; %" PRIu64 " forwarded, %" PRIu64 " moves; at most %" PRIu64
+           " bytes left behind; %.1f s simulated in %.1f s\n",
            check->settings->engine, check->done, check->seeds, check->violations, undecided,
            sum->operations, sum->unknown, sum->kills, sum->pauses, sum->cuts, sum->restarts,
-           sum->recoveries, sum->splits, sum->merges, sum->repairs, sum->forwarded, sum->moves,
-           sum->leaked_bytes, (double)sum->virtual_ns / 1e9, seconds);
+           sum->outages, sum->flips, sum->recoveries, sum->corrupt, sum->served, sum->splits,
+           sum->merges, sum->repairs, sum->forwarded, sum->moves, sum->leaked_bytes,
+           (double)sum->virtual_ns / 1e9, seconds);
     return check->violations == 0 && check->undecided == 0 ? EXIT_OK : EXIT_FAILED;
 }
 

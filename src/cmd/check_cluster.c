@@ -3,6 +3,7 @@
  */
 #include "cmd/check_cluster.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -237,7 +238,7 @@ static void plan_cut(struct cluster *cluster, const struct check_slot *slot)
 
 static void plan_client_faults(struct cluster *cluster, struct check_slot *slot)
 {
-    if (cluster->options->faults == CHECK_FAULTS_CRASH) {
+    if ((cluster->faults & CHECK_FAULTS_SHORT) == 0) {
         if (chance(cluster, 50))
             plan_kill(cluster, slot, 50);
         return;
@@ -269,13 +270,16 @@ static void plan_client_faults(struct cluster *cluster, struct check_slot *slot)
 static void plan_faults(struct cluster *cluster)
 {
     const struct check_options *options = cluster->options;
-    if (options->faults == CHECK_FAULTS_NONE)
+    check_faults_plan(cluster);
+    if ((cluster->faults & (CHECK_FAULTS_CRASH | CHECK_FAULTS_SHORT)) == 0)
         return;
     for (unsigned i = 0; i < options->nodes; i++)
         plan_client_faults(cluster, &cluster->slots[i]);
-    if (options->faults != CHECK_FAULTS_ALL || !chance(cluster, 30))
+    if ((cluster->faults & CHECK_FAULTS_SHORT) == 0 || !chance(cluster, 30))
         return;
     struct check_memory *memory = &cluster->memory[below(cluster, options->memory)];
+    if (memory->kill_ns != 0)
+        return; /* is planned already */
     memory->kill_ns = 1 + below(cluster, FAULTS_WITHIN_NS);
     memory->restart_ns = memory->kill_ns + 1 + below(cluster, CHECK_LEASE_NS / 4);
 }
@@ -310,7 +314,10 @@ static void tend_cut(struct cluster *cluster, struct check_cut *cut, uint64_t si
     if (cut->state == CUT_PLANNED && since_ns >= cut->at_ns) {
         fabric_sim_cut(cluster->net, cut->a, cut->b);
         cut->state = CUT_NOW;
-        cluster->result->cuts++;
+        if (cut->outage)
+            cluster->result->outages++;
+        else
+            cluster->result->cuts++;
     }
     if (cut->state == CUT_NOW && (end || since_ns >= cut->heal_ns)) {
         fabric_sim_heal(cluster->net, cut->a, cut->b);
@@ -324,7 +331,10 @@ static void tend_memory(struct cluster *cluster, struct check_memory *memory, ui
         memory->kill_ns = 0;
         memory->down = true;
         fabric_sim_kill(memory->fabric);
-        cluster->result->restarts++;
+        if (memory->outage)
+            cluster->result->outages++;
+        else
+            cluster->result->restarts++;
     }
     if (memory->down && since_ns >= memory->restart_ns) {
         enum pando_status status = fabric_sim_restart(memory->fabric, true, &memory->fabric);
@@ -350,14 +360,35 @@ static bool clients_ended(const struct cluster *cluster)
     return true;
 }
 
+/* Whoever is at something for too long after the faults will not end: that ends the run. */
+static void find_hang(struct cluster *cluster)
+{
+    uint64_t for_ns;
+    if (!cluster->healed || cluster->result->violated)
+        return;
+    struct check_doing *doing = check_doing_oldest(cluster, &for_ns);
+    if (doing == NULL || for_ns < CHECK_SERVED_WITHIN_NS)
+        return;
+    check_violate(cluster,
+                  "client %" PRIu32 ": a %s of key %u has no end %.1f s after the last fault; it "
+                  "began %.1f s before",
+                  doing->number, doing->what, doing->key, (double)for_ns / 1e9,
+                  (double)(sim_now_ns(cluster->sim) - doing->since_ns) / 1e9);
+    sim_stop(cluster->sim);
+}
+
 static void janitor_fire(struct rt_timer *timer)
 {
     struct cluster *cluster =
         container_of(container_of(timer, struct sim_event, timer), struct cluster, janitor);
     uint64_t now_ns = sim_now_ns(cluster->sim);
 
-    if (cluster->over)
+    if (cluster->over) {
+        find_hang(cluster);
+        if (!cluster->judged && !cluster->result->violated)
+            sim_event_at(&cluster->janitor, now_ns + JANITOR_LATE_NS);
         return;
+    }
     if (cluster->ready && !cluster->started) {
         cluster->started = true;
         cluster->ready_ns = now_ns;
@@ -370,19 +401,37 @@ static void janitor_fire(struct rt_timer *timer)
             tend_slot(cluster, &cluster->slots[i], now_ns);
         for (unsigned i = 0; i < cluster->options->memory; i++)
             tend_memory(cluster, &cluster->memory[i], since_ns);
+        check_faults_tend(cluster, since_ns);
         bool end = clients_ended(cluster);
         for (unsigned i = 0; i < cluster->cut_count; i++)
             tend_cut(cluster, &cluster->cuts[i], since_ns, end);
-        if (end) {
-            cluster->over = true;
-            return;
+        if (!cluster->healed && check_faults_over(cluster)) {
+            cluster->healed = true;
+            cluster->healed_ns = now_ns;
+            check_trace(cluster, "no fault is left");
         }
+        find_hang(cluster);
+        cluster->over = end;
     }
     bool late = cluster->started && now_ns - cluster->ready_ns > 2 * FAULTS_WITHIN_NS;
     sim_event_at(&cluster->janitor, now_ns + (late ? JANITOR_LATE_NS : JANITOR_NS));
 }
 
 /* ---- one seed -------------------------------------------------------------------------------- */
+
+static void tell_hang(struct cluster *cluster, size_t tasks)
+{
+    uint64_t for_ns = 0;
+    struct check_doing *doing = check_doing_oldest(cluster, &for_ns);
+    if (doing == NULL)
+        check_violate(cluster, "it did not end: %zu tasks wait for something that does not happen",
+                      tasks);
+    else
+        check_violate(cluster,
+                      "it did not end: %zu tasks wait for something that does not happen; client "
+                      "%" PRIu32 " for the end of a %s of key %u, for %.1f s",
+                      tasks, doing->number, doing->what, doing->key, (double)for_ns / 1e9);
+}
 
 static void run(struct cluster *cluster)
 {
@@ -395,8 +444,7 @@ static void run(struct cluster *cluster)
     size_t tasks = sim_live_tasks(cluster->sim);
     cluster->ended = end == SIM_QUIET && tasks == 0;
     if (!cluster->ended)
-        check_violate(cluster, "it did not end: %zu tasks wait for something that does not happen",
-                      tasks);
+        tell_hang(cluster, tasks);
 }
 
 /* What clients saw is judged also when something else was wrong: it may be the reason. */
@@ -428,6 +476,8 @@ void check_seed(const struct check_options *options, struct check_result *result
     cluster->options = options;
     cluster->result = result;
     prng_seed(&cluster->prng, options->seed * 77 + 1);
+    prng_seed(&cluster->faults_prng, options->seed * 131 + 7);
+    list_init(&cluster->doings);
     cluster->intermission = options->seed % INTERMISSION_SEEDS == 3;
     plan_table(cluster);
     cluster->history = history_create(cluster->key_count);

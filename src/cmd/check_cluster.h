@@ -9,11 +9,18 @@
 
 #include "engine/engine.h"
 
+/* Kinds of faults, as bits. Without any there is only what the memory model allows at any time. */
 enum check_faults {
-    CHECK_FAULTS_NONE,  /* only what the memory model allows at any time */
-    CHECK_FAULTS_CRASH, /* clients are killed at any operation; some are replaced */
-    CHECK_FAULTS_ALL,   /* and paused, cut off, their clocks drift, memory nodes restart */
+    CHECK_FAULTS_NONE = 0,
+    CHECK_FAULTS_CRASH = 1 << 0,  /* clients are killed at any operation; some are replaced */
+    CHECK_FAULTS_SHORT = 1 << 1,  /* and paused, cut off, clocks drift, memory nodes restart */
+    CHECK_FAULTS_OUTAGE = 1 << 2, /* memory nodes or links are gone for longer than any patience */
+    CHECK_FAULTS_PAUSES = 1 << 3, /* several clients stand still at once, beyond their leases */
+    CHECK_FAULTS_FLIPS = 1 << 4,  /* bits of the table change in memory nodes */
 };
+
+/* What `--faults all` is. */
+#define CHECK_FAULTS_ALL (CHECK_FAULTS_CRASH | CHECK_FAULTS_SHORT)
 
 enum {
     CHECK_NODES_MAX = 16,
@@ -28,7 +35,7 @@ enum {
 struct check_options {
     const struct engine_ops *engine;
     uint64_t seed;
-    enum check_faults faults;
+    unsigned faults;  /* of enum check_faults */
     unsigned nodes;   /* compute nodes */
     unsigned memory;  /* memory nodes */
     unsigned threads; /* of each compute node */
@@ -49,6 +56,9 @@ struct check_result {
     uint64_t failed;             /* operations that ended with an error */
     uint64_t undecided;          /* 1: the search for an order was given up */
     uint64_t kills, pauses, cuts, restarts, recoveries;
+    uint64_t outages, flips;
+    uint64_t corrupt; /* operations that answered CORRUPT */
+    uint64_t served;  /* clients that were served everything after the faults */
     uint64_t splits, merges, repairs;
     uint64_t forwarded, moves; /* of engines whose keys have owners */
     uint64_t leaked_bytes, leaked_bound_bytes;

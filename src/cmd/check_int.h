@@ -25,6 +25,13 @@ enum {
 #define CHECK_LEASE_NS (20 * RT_NS_PER_MS)
 #define CHECK_TABLE    "checked"
 
+/* In virtual time: once no fault is left, everything is served again within this, by everybody. */
+#define CHECK_SERVED_WITHIN_NS (3 * RT_NS_PER_S)
+
+enum {
+    CHECK_FLIPS_MAX = 3,
+};
+
 struct check_key {
     uint8_t bytes[CHECK_KEY_BYTES_MAX];
     size_t size;
@@ -38,12 +45,31 @@ struct check_slot {
     bool replace;           /* once it is dead */
     uint64_t replace_at_ns; /* 0: not yet known */
     bool down;              /* dead, and nobody took its place so far */
+    bool served;            /* everything, after the faults */
+};
+
+/* What somebody is at, so that it can be said what hangs. */
+struct check_doing {
+    struct list link; /* in cluster->doings */
+    uint32_t number;  /* the client, for people */
+    struct fabric *fabric;
+    const char *what; /* NULL: nothing */
+    unsigned key;
+    uint64_t since_ns;
+};
+
+/* Several clients stand still. */
+struct check_pause {
+    uint64_t at_ns, end_ns;           /* at_ns 0: not planned */
+    uint64_t for_ns[CHECK_NODES_MAX]; /* 0: not this one */
+    bool done;
 };
 
 /* A link that is cut for a while. */
 struct check_cut {
     uint64_t at_ns, heal_ns;
     uint16_t a, b;
+    bool outage; /* a long one */
     enum { CUT_PLANNED, CUT_NOW, CUT_OVER } state;
 };
 
@@ -51,12 +77,15 @@ struct check_memory {
     struct fabric *fabric;
     uint64_t kill_ns, restart_ns; /* 0: not planned */
     bool down;
+    bool outage; /* a long one */
 };
 
 struct cluster {
     const struct check_options *options;
     struct check_result *result;
-    struct prng prng; /* of everything that is planned */
+    struct prng prng;        /* of everything that is planned */
+    struct prng faults_prng; /* of kinds of faults that came later: the others stay as they are */
+    unsigned faults;         /* of this seed, of enum check_faults */
     struct fabric_sim *net;
     struct sim *sim;
     struct check_slot slots[CHECK_NODES_MAX];
@@ -65,6 +94,9 @@ struct cluster {
     unsigned memnode_count;
     struct check_cut cuts[CHECK_CUTS_MAX];
     unsigned cut_count;
+    struct check_pause pause;
+    uint64_t flip_at_ns[CHECK_FLIPS_MAX]; /* 0: none, or over */
+    struct list doings;
     struct fabric *checker;
     struct sim_event janitor;
 
@@ -82,10 +114,12 @@ struct cluster {
 
     bool ready;       /* the table is there: clients may come */
     bool started;     /* they did */
+    bool healed;      /* no fault is left that begins at a time; those at an operation may come */
     bool over;        /* nothing is left to do for the janitor */
+    bool judged;      /* nothing is left to do for the judge */
     bool ended;       /* the world came to rest */
     unsigned running; /* clients that have not ended */
-    uint64_t ready_ns;
+    uint64_t ready_ns, healed_ns;
 };
 
 /* The first one counts. */
@@ -95,6 +129,33 @@ __attribute__((format(printf, 2, 3))) void check_violate(struct cluster *cluster
 /* A line of the trace, if that is wanted. */
 __attribute__((format(printf, 2, 3))) void check_trace(struct cluster *cluster, const char *format,
                                                        ...);
+
+/* ---- faults that begin at a time ----------------------------------------------------------------
+ */
+
+/* Chooses those of this seed, and their times. */
+void check_faults_plan(struct cluster *cluster);
+
+/* What is due since the table was ready. */
+void check_faults_tend(struct cluster *cluster, uint64_t since_ns);
+
+/* None is left or under way. */
+bool check_faults_over(const struct cluster *cluster);
+
+/* CORRUPT is an answer. */
+bool check_damaged(const struct cluster *cluster);
+
+/* ---- what everybody is at ------------------------------------------------------------------- */
+
+void check_doing_init(struct cluster *cluster, struct check_doing *doing, uint32_t number,
+                      struct fabric *fabric);
+void check_doing_fini(struct check_doing *doing);
+void check_doing_begin(struct cluster *cluster, struct check_doing *doing, const char *what,
+                       unsigned key);
+void check_doing_end(struct check_doing *doing);
+
+/* The one that has been at it for longest after the faults; NULL if nobody is at anything. */
+struct check_doing *check_doing_oldest(struct cluster *cluster, uint64_t *for_ns);
 
 /* ---- clients --------------------------------------------------------------------------------- */
 
@@ -109,16 +170,17 @@ struct check_actor {
     uint32_t number; /* for people */
     struct fabric *fabric;
     struct engine *engine;
+    struct check_doing doing;
     bool alone; /* everybody else is gone, and what they left behind mended: nothing may fail */
 };
 
 /* One at random; false when this client can do no more. */
 bool check_operate_co(struct check_actor *actor);
 
-/* Gets and puts for setting up and for the end. */
-void check_get_co(struct check_actor *actor, unsigned key);
-void check_put_co(struct check_actor *actor, unsigned key, enum engine_put mode);
-void check_scan_all_co(struct check_actor *actor, bool reverse);
+/* Gets and puts for setting up and for the end. What the engine said; it is in the history. */
+enum pando_status check_get_co(struct check_actor *actor, unsigned key);
+enum pando_status check_put_co(struct check_actor *actor, unsigned key, enum engine_put mode);
+enum pando_status check_scan_all_co(struct check_actor *actor, bool reverse);
 void check_load_co(struct check_actor *actor, unsigned percent, unsigned fill);
 
 /* The kinds, and how often they come, for this seed. */

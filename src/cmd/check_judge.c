@@ -10,6 +10,7 @@
 #include "pool/block_fmt.h"
 
 enum {
+    JUDGE = 9999, /* as the number of a client */
     ALONE_TRIES = 400,
     NODE_DOUBLINGS = 5,
     /* What an operation that was cut short may leave behind for good. */
@@ -27,11 +28,13 @@ struct judge {
     struct engine_table *table;
     struct check_actor actor;
     uint64_t census_bytes;
+    bool corrupt; /* its last reads met damage */
+    bool sound;   /* says the engine's verify */
 };
 
 static bool judge_join_co(struct judge *judge, struct cluster *cluster)
 {
-    char error[256];
+    char error[256] = "";
     struct pool_options options = {.memory_nodes = (uint16_t)cluster->options->memory,
                                    .name = "judge",
                                    .lease_ns = CHECK_LEASE_NS,
@@ -67,20 +70,26 @@ static bool judge_open_co(struct judge *judge)
     }
     if (status != PANDO_OK) {
         judge->table = NULL;
-        check_violate(cluster, "the judge cannot open the table: %s",
-                      error[0] != '\0' ? error : pando_status_text(status));
+        if (status == PANDO_CORRUPT && check_damaged(cluster))
+            cluster->result->corrupt++;
+        else
+            check_violate(cluster, "the judge cannot open the table: %s",
+                          error[0] != '\0' ? error : pando_status_text(status));
         return false;
     }
     judge->actor = (struct check_actor){
-        .cluster = cluster, .number = 9999, .fabric = cluster->checker, .engine = engine};
+        .cluster = cluster, .number = JUDGE, .fabric = cluster->checker, .engine = engine};
+    check_doing_init(cluster, &judge->actor.doing, JUDGE, cluster->checker);
     return true;
 }
 
 static void judge_close_co(struct judge *judge)
 {
     if (judge->table != NULL) {
+        check_doing_begin(judge->cluster, &judge->actor.doing, "close", 0);
         engine_detach_co(judge->actor.engine);
         engine_close_co(judge->table, judge->session);
+        check_doing_fini(&judge->actor.doing);
     }
     judge->table = NULL;
 }
@@ -127,7 +136,7 @@ static void preload_co(struct judge *judge)
     }
     for (unsigned key = 0; key < cluster->key_count; key++) {
         if (rt_random() % 100 < percent)
-            check_put_co(&judge->actor, key, ENGINE_UPSERT);
+            (void)check_put_co(&judge->actor, key, ENGINE_UPSERT);
     }
 }
 
@@ -161,9 +170,14 @@ static void verify_co(struct judge *judge)
     struct cluster *cluster = judge->cluster;
     struct engine_census census;
     char error[512] = "";
+    check_doing_begin(cluster, &judge->actor.doing, "verify", 0);
     enum pando_status status = engine_verify_co(judge->actor.engine, &census, error, sizeof(error));
+    check_doing_end(&judge->actor.doing);
     judge->census_bytes = census.bytes;
-    if (status != PANDO_OK)
+    judge->sound = status == PANDO_OK;
+    if (judge->sound && judge->corrupt)
+        check_violate(cluster, "a table that answers CORRUPT is sound, says its verify");
+    else if (status != PANDO_OK && !(status == PANDO_CORRUPT && check_damaged(cluster)))
         check_violate(cluster, "the table's structure is damaged: %s",
                       error[0] != '\0' ? error : pando_status_text(status));
     check_trace(cluster,
@@ -178,10 +192,12 @@ static void final_reads_co(struct judge *judge)
     struct cluster *cluster = judge->cluster;
     bool reverse = cluster->options->seed % 2 == 1;
     judge->actor.alone = true;
-    check_scan_all_co(&judge->actor, reverse);
-    check_scan_all_co(&judge->actor, !reverse);
+    uint64_t corrupt = cluster->result->corrupt;
+    (void)check_scan_all_co(&judge->actor, reverse);
+    (void)check_scan_all_co(&judge->actor, !reverse);
     for (unsigned key = 0; key < cluster->key_count; key++)
-        check_get_co(&judge->actor, key);
+        (void)check_get_co(&judge->actor, key);
+    judge->corrupt = cluster->result->corrupt > corrupt;
     judge->actor.alone = false;
 }
 
@@ -289,13 +305,15 @@ static struct memory_use memory_use_co(struct cluster *cluster)
     return use;
 }
 
-static void check_windows_co(struct cluster *cluster, uint64_t census_bytes)
+static void check_windows_co(struct cluster *cluster, uint64_t census_bytes, bool sound)
 {
     struct check_result *result = cluster->result;
     struct memory_use use = memory_use_co(cluster);
     for (unsigned i = 0; i < cluster->options->memory; i++)
         check_locks(cluster, cluster->memory[i].fabric);
     check_members(cluster, cluster->memory[0].fabric);
+    if (!sound)
+        return; /* what it refers to is not known */
     if (use.live_bytes < census_bytes)
         check_violate(cluster,
                       "the table has %" PRIu64 " bytes, but only %" PRIu64
@@ -314,31 +332,32 @@ static void check_windows_co(struct cluster *cluster, uint64_t census_bytes)
 /* ---- the whole story ------------------------------------------------------------------------- */
 
 /* A dropped table leaves nothing but what had leaked before. */
-static void drop_co(struct cluster *cluster)
+static void drop_co(struct cluster *cluster, bool sound)
 {
     struct judge judge;
     if (!judge_join_co(&judge, cluster))
         return;
     if (judge_open_co(&judge)) {
+        check_doing_begin(cluster, &judge.actor.doing, "drop", 0);
         engine_detach_co(judge.actor.engine);
         enum pando_status status = engine_drop_co(judge.table, judge.session);
-        if (status != PANDO_OK)
+        if (status != PANDO_OK && !(status == PANDO_CORRUPT && check_damaged(cluster)))
             check_violate(cluster, "the table cannot be dropped: %s", pando_status_text(status));
         engine_close_co(judge.table, judge.session);
+        check_doing_fini(&judge.actor.doing);
         judge.table = NULL;
     }
     judge_leave_co(&judge);
     struct memory_use use = memory_use_co(cluster);
-    if (use.live_bytes > cluster->result->leaked_bytes)
+    if (sound && use.live_bytes > cluster->result->leaked_bytes)
         check_violate(cluster,
                       "%" PRIu64 " bytes are marked as in use after the table was dropped, %" PRIu64
                       " of them were not part of it before",
                       use.live_bytes, cluster->result->leaked_bytes);
 }
 
-void check_judge_task(void *arg)
+static void judge_co(struct cluster *cluster)
 {
-    struct cluster *cluster = arg;
     struct judge judge;
 
     if (!judge_join_co(&judge, cluster)) {
@@ -371,6 +390,13 @@ void check_judge_task(void *arg)
     judge_leave_co(&judge);
     if (cluster->result->violated)
         return;
-    check_windows_co(cluster, judge.census_bytes);
-    drop_co(cluster);
+    check_windows_co(cluster, judge.census_bytes, judge.sound);
+    drop_co(cluster, judge.sound);
+}
+
+void check_judge_task(void *arg)
+{
+    struct cluster *cluster = arg;
+    judge_co(cluster);
+    cluster->judged = true;
 }

@@ -116,12 +116,14 @@ static bool outcome_of(struct check_actor *actor, const struct history_op *op,
     struct cluster *cluster = actor->cluster;
     bool gone =
         fabric_sim_dead(actor->fabric) || pool_fenced(pool_session_pool(actor->engine->session));
+    bool damaged = status == PANDO_CORRUPT && check_damaged(cluster);
     bool refused =
         (status == PANDO_EXISTS && op->kind == HISTORY_INSERT) ||
         (status == PANDO_NOT_FOUND && (op->kind == HISTORY_UPDATE || op->kind == HISTORY_DELETE));
 
     *out = HISTORY_UNKNOWN;
-    if (fabric_sim_dead(actor->fabric))
+    cluster->result->corrupt += damaged;
+    if (fabric_sim_dead(actor->fabric) || damaged)
         return true;
     if (status == PANDO_OK || (status == PANDO_NOT_FOUND && op->kind == HISTORY_GET))
         *out = HISTORY_DONE;
@@ -171,36 +173,45 @@ static uint8_t *buffer_new(void)
     return buffer;
 }
 
-void check_get_co(struct check_actor *actor, unsigned key)
+enum pando_status check_get_co(struct check_actor *actor, unsigned key)
 {
     uint8_t *buffer = buffer_new();
     size_t size = 0;
     struct history_op op = begin(actor, HISTORY_GET, key);
+    check_doing_begin(actor->cluster, &actor->doing, "get", key);
     enum pando_status status = engine_get_co(actor->engine, key_of(actor->cluster, key), buffer,
                                              CHECK_VALUE_BYTES_MAX, &size);
+    check_doing_end(&actor->doing);
     if (status == PANDO_OK && size <= CHECK_VALUE_BYTES_MAX)
         op.seen = value_read(actor, key, buffer, size, "get");
     finish(actor, &op, status);
     free(buffer);
+    return status;
 }
 
-void check_put_co(struct check_actor *actor, unsigned key, enum engine_put mode)
+enum pando_status check_put_co(struct check_actor *actor, unsigned key, enum engine_put mode)
 {
     static const enum history_kind kinds[] = {HISTORY_PUT, HISTORY_INSERT, HISTORY_UPDATE};
     uint8_t *buffer = buffer_new();
     size_t size;
     struct history_op op = begin(actor, kinds[mode], key);
     op.value = value_make(actor->cluster, buffer, &size);
+    check_doing_begin(actor->cluster, &actor->doing, "put", key);
     enum pando_status status =
         engine_put_co(actor->engine, key_of(actor->cluster, key), slice_of(buffer, size), mode);
+    check_doing_end(&actor->doing);
     finish(actor, &op, status);
     free(buffer);
+    return status;
 }
 
 static void delete_co(struct check_actor *actor, unsigned key)
 {
     struct history_op op = begin(actor, HISTORY_DELETE, key);
-    finish(actor, &op, engine_delete_co(actor->engine, key_of(actor->cluster, key)));
+    check_doing_begin(actor->cluster, &actor->doing, "delete", key);
+    enum pando_status status = engine_delete_co(actor->engine, key_of(actor->cluster, key));
+    check_doing_end(&actor->doing);
+    finish(actor, &op, status);
 }
 
 /* ---- read-modify-write ----------------------------------------------------------------------- */
@@ -252,8 +263,10 @@ static void modify_co(struct check_actor *actor, unsigned key)
 {
     struct modify modify = {.actor = actor, .key = key, .buffer = buffer_new()};
     modify.ops[0] = begin(actor, HISTORY_MODIFY, key);
+    check_doing_begin(actor->cluster, &actor->doing, "modify", key);
     enum pando_status status =
         engine_modify_co(actor->engine, key_of(actor->cluster, key), false, modify_change, &modify);
+    check_doing_end(&actor->doing);
     if (modify.calls == 0 && status == PANDO_OK && !fabric_sim_dead(actor->fabric))
         check_violate(actor->cluster, "client %" PRIu32 ": a modify of key %u asked for no change",
                       actor->number, key);
@@ -311,8 +324,8 @@ static bool scan_pair(void *context, struct slice key, struct slice value)
     return !scan->stopped;
 }
 
-static void scan_co(struct check_actor *actor, const struct engine_range *range, unsigned first,
-                    unsigned end, size_t stop_at)
+static enum pando_status scan_co(struct check_actor *actor, const struct engine_range *range,
+                                 unsigned first, unsigned end, size_t stop_at)
 {
     struct cluster *cluster = actor->cluster;
     struct scan scan = {.actor = actor, .stop_at = stop_at};
@@ -327,7 +340,9 @@ static void scan_co(struct check_actor *actor, const struct engine_range *range,
 
     scan.pairs = calloc(2 * (size_t)cluster->key_count, sizeof(*scan.pairs));
     pando_assert(scan.pairs != NULL);
+    check_doing_begin(cluster, &actor->doing, "scan", first);
     enum pando_status status = engine_scan_co(actor->engine, range, scan_pair, &scan);
+    check_doing_end(&actor->doing);
     record.done = ++cluster->clock;
     record.done_ns = sim_now_ns(cluster->sim);
     record.pairs = scan.pairs;
@@ -344,17 +359,18 @@ static void scan_co(struct check_actor *actor, const struct engine_range *range,
         (void)outcome_of(actor, &op, status == PANDO_NOT_FOUND ? PANDO_CORRUPT : status, &outcome);
         cluster->result->failed++;
     }
-    status = history_add_scan(cluster->history, &record, text, sizeof(text));
-    if (status != PANDO_OK)
+    enum pando_status added = history_add_scan(cluster->history, &record, text, sizeof(text));
+    if (added != PANDO_OK)
         check_violate(cluster, "%s",
-                      status == PANDO_INVALID ? text : "out of memory for the history");
+                      added == PANDO_INVALID ? text : "out of memory for the history");
     free(scan.pairs);
+    return status;
 }
 
-void check_scan_all_co(struct check_actor *actor, bool reverse)
+enum pando_status check_scan_all_co(struct check_actor *actor, bool reverse)
 {
     struct engine_range range = {.no_high = true, .reverse = reverse};
-    scan_co(actor, &range, 0, actor->cluster->key_count, 0);
+    return scan_co(actor, &range, 0, actor->cluster->key_count, 0);
 }
 
 /* A bound at a key, or right behind it: the key with a zero byte is the next one there is. */
@@ -392,7 +408,7 @@ static void some_scan_co(struct check_actor *actor)
         end = first;
     if (rt_random() % 2 == 0)
         range.limit = 1 + rt_random() % 12;
-    scan_co(actor, &range, first, end, rt_random() % 8 == 0 ? 1 + rt_random() % 6 : 0);
+    (void)scan_co(actor, &range, first, end, rt_random() % 8 == 0 ? 1 + rt_random() % 6 : 0);
 }
 
 /* ---- batches --------------------------------------------------------------------------------- */
@@ -433,7 +449,9 @@ static void batch_co(struct check_actor *actor)
         buffers[i] = buffer_new();
         batch_fill(actor, &batch[i], &ops[i], buffers[i]);
     }
+    check_doing_begin(actor->cluster, &actor->doing, "batch", ops[0].key);
     engine_batch_co(actor->engine, batch, BATCH, 1 + (unsigned)(rt_random() % BATCH));
+    check_doing_end(&actor->doing);
     for (int i = 0; i < BATCH; i++) {
         if (ops[i].kind == HISTORY_GET && batch[i].status == PANDO_OK)
             ops[i].seen =
@@ -449,10 +467,12 @@ static void batch_co(struct check_actor *actor)
 static void move_co(struct check_actor *actor, unsigned key)
 {
     unsigned processes;
+    check_doing_begin(actor->cluster, &actor->doing, "move", key);
     enum pando_status status =
         rt_random() % 8 == 0
             ? engine_spread_co(actor->engine, false, &processes)
             : engine_move_co(actor->engine, key_of(actor->cluster, key), rt_random());
+    check_doing_end(&actor->doing);
     check_trace(actor->cluster, "keys from %u on get another owner: %s", key,
                 pando_status_text(status));
 }
@@ -483,16 +503,16 @@ bool check_operate_co(struct check_actor *actor)
 
     switch (some_kind(cluster)) {
     case KIND_GET:
-        check_get_co(actor, key);
+        (void)check_get_co(actor, key);
         break;
     case KIND_PUT:
-        check_put_co(actor, key, ENGINE_UPSERT);
+        (void)check_put_co(actor, key, ENGINE_UPSERT);
         break;
     case KIND_INSERT:
-        check_put_co(actor, key, ENGINE_INSERT);
+        (void)check_put_co(actor, key, ENGINE_INSERT);
         break;
     case KIND_UPDATE:
-        check_put_co(actor, key, ENGINE_UPDATE);
+        (void)check_put_co(actor, key, ENGINE_UPDATE);
         break;
     case KIND_DELETE:
         delete_co(actor, key);

@@ -93,6 +93,9 @@ PANDO_MUST_CHECK enum pando_status fabric_sim_restart(struct fabric *dead, bool 
 void fabric_sim_cut(struct fabric_sim *net, uint16_t a, uint16_t b);
 void fabric_sim_heal(struct fabric_sim *net, uint16_t a, uint16_t b);
 
+/* Flips bits of a byte in the window of a node, as memory does that fails. */
+void fabric_sim_flip(struct fabric *fabric, uint64_t offset, uint8_t bits);
+
 /* ---- datagrams ------------------------------------------------------------------------------- */
 
 enum { FABRIC_SIM_DATAGRAM_MAX = 4096 };

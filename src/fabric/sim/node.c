@@ -345,3 +345,13 @@ void fabric_sim_heal(struct fabric_sim *net, uint16_t a, uint16_t b)
     sim_trace(net->sim, "heal", a, b, 0);
     sim_transfers_release(net);
 }
+
+void fabric_sim_flip(struct fabric *fabric, uint64_t offset, uint8_t bits)
+{
+    struct process *process = process_of(fabric);
+    uint8_t *byte = window_at(&process->machine->window, offset, 1);
+    pando_assert(byte != NULL);
+    sim_late_flush(process->machine, 0); /* so that no CPU sees the byte as it was */
+    sim_trace(process->net->sim, "flip", fabric->node, offset, bits);
+    __atomic_fetch_xor(byte, bits, __ATOMIC_SEQ_CST);
+}

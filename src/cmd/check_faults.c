@@ -1,0 +1,282 @@
+/*
+ * check_faults.c - faults of a seed that begin at a time: long outages, pauses of several clients at
+ * once, flipped bits. Plans them, makes them happen, and says when none is left.
+ */
+#include <inttypes.h>
+
+#include "base/assert.h"
+#include "cmd/check_int.h"
+#include "pool/block_fmt.h"
+#include "pool/pool_fmt.h"
+
+enum {
+    STRUCK_PERCENT = 60, /* of seeds, if there are several kinds to choose from */
+    PAUSE_LEASES = 5,    /* beyond its lease; at eight a process ends itself */
+};
+
+static const uint64_t WITHIN_NS = 2 * CHECK_LEASE_NS;
+
+/* The kinds that are planned here, of which a seed has at most one: what it shows is then its work. */
+static const unsigned kinds[] = {CHECK_FAULTS_OUTAGE, CHECK_FAULTS_PAUSES, CHECK_FAULTS_FLIPS};
+
+enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+
+static uint64_t below(struct cluster *cluster, uint64_t bound)
+{
+    return prng_below(&cluster->faults_prng, bound);
+}
+
+/* ---- planning -------------------------------------------------------------------------------- */
+
+/* Longer than a lease; than most retries go on; than any of them does. */
+static uint64_t long_ns(struct cluster *cluster)
+{
+    switch (below(cluster, 3)) {
+    case 0:
+        return CHECK_LEASE_NS + below(cluster, 4 * CHECK_LEASE_NS);
+    case 1:
+        return 5 * CHECK_LEASE_NS + below(cluster, 20 * CHECK_LEASE_NS);
+    default:
+        return RT_NS_PER_S / 2 + below(cluster, 2 * RT_NS_PER_S);
+    }
+}
+
+static void plan_cut(struct cluster *cluster, uint16_t a, uint16_t b, uint64_t at_ns, uint64_t ns)
+{
+    if (cluster->cut_count == CHECK_CUTS_MAX || a == b)
+        return;
+    cluster->cuts[cluster->cut_count++] =
+        (struct check_cut){.a = a, .b = b, .at_ns = at_ns, .heal_ns = at_ns + ns, .outage = true};
+}
+
+/* A memory node dies and comes back with its window, or some clients lose it from sight, or each
+ * other. */
+static void plan_outage(struct cluster *cluster)
+{
+    const struct check_options *options = cluster->options;
+    uint64_t at_ns = 1 + below(cluster, WITHIN_NS), ns = long_ns(cluster), what = below(cluster, 4);
+    unsigned node = (unsigned)below(cluster, options->memory);
+    unsigned other = (unsigned)below(cluster, options->nodes);
+
+    if (what < 2) {
+        cluster->memory[node].kill_ns = at_ns;
+        cluster->memory[node].restart_ns = at_ns + ns;
+        cluster->memory[node].outage = true;
+        return;
+    }
+    for (unsigned i = 0; i < options->nodes; i++) {
+        if (below(cluster, 3) != 0)
+            plan_cut(cluster, fabric_self(cluster->slots[i].fabric),
+                     what == 2 ? (uint16_t)node : fabric_self(cluster->slots[other].fabric),
+                     at_ns + below(cluster, CHECK_LEASE_NS / 4), ns);
+    }
+}
+
+/* Two at least, for different times; all of them in one of four cases. */
+static void plan_pauses(struct cluster *cluster)
+{
+    struct check_pause *pause = &cluster->pause;
+    unsigned nodes = cluster->options->nodes, first = (unsigned)below(cluster, nodes);
+    unsigned count =
+        below(cluster, 4) == 0 || nodes < 3 ? nodes : 2 + (unsigned)below(cluster, nodes - 2);
+    pause->at_ns = 1 + below(cluster, WITHIN_NS);
+    for (unsigned i = 0; i < count; i++)
+        pause->for_ns[(first + i) % nodes] =
+            CHECK_LEASE_NS + below(cluster, PAUSE_LEASES * CHECK_LEASE_NS);
+}
+
+static void plan_flips(struct cluster *cluster)
+{
+    unsigned count = 1 + (unsigned)below(cluster, CHECK_FLIPS_MAX);
+    for (unsigned i = 0; i < count; i++)
+        cluster->flip_at_ns[i] = 1 + below(cluster, 2 * WITHIN_NS);
+}
+
+/* With one kind alone it strikes every seed. */
+static unsigned choose(struct cluster *cluster)
+{
+    unsigned wanted[KINDS], count = 0;
+    for (unsigned i = 0; i < KINDS; i++) {
+        if ((cluster->options->faults & kinds[i]) != 0)
+            wanted[count++] = kinds[i];
+    }
+    if (count == 0)
+        return 0;
+    bool more = (cluster->options->faults & ~wanted[0]) != 0;
+    if (more && below(cluster, 100) >= STRUCK_PERCENT)
+        return 0;
+    return wanted[below(cluster, count)];
+}
+
+void check_faults_plan(struct cluster *cluster)
+{
+    unsigned kind = choose(cluster);
+    cluster->faults = (cluster->options->faults & (CHECK_FAULTS_CRASH | CHECK_FAULTS_SHORT)) | kind;
+    switch (kind) {
+    case CHECK_FAULTS_OUTAGE:
+        plan_outage(cluster);
+        break;
+    case CHECK_FAULTS_PAUSES:
+        plan_pauses(cluster);
+        break;
+    case CHECK_FAULTS_FLIPS:
+        /* A cell that a dead writer may have left half written cannot be told from a damaged one
+         * everywhere: with flipped bits nobody dies. */
+        cluster->faults = kind;
+        plan_flips(cluster);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- flipped bits ---------------------------------------------------------------------------- */
+
+/* A block of the table, each with the same chance; its offset, 0 if there is none. */
+static uint64_t some_block(struct cluster *cluster, struct fabric *fabric, uint32_t *block_bytes)
+{
+    uint64_t first = fabric_window_first(fabric), chosen = 0, seen = 0;
+    struct pool_superblock super;
+    if (fabric_self_read(fabric, first, &super, sizeof(super)) != PANDO_OK)
+        return 0;
+    for (uint64_t i = 0; i < super.chunks; i++) {
+        uint64_t words[2], at = super.heap_offset + i * POOL_CHUNK_BYTES, word;
+        if (fabric_self_read(fabric, first + POOL_CHUNK_TABLE + i * POOL_CHUNK_ENTRY_BYTES, words,
+                             sizeof(words)) != PANDO_OK)
+            return 0;
+        struct pool_chunk chunk = pool_chunk_unpack(words[0], words[1]);
+        if (chunk.kind != POOL_CHUNK_BLOCKS && chunk.kind != POOL_CHUNK_VITAL)
+            continue;
+        for (uint64_t block = 0; block + chunk.block_bytes <= POOL_CHUNK_BYTES;
+             block += chunk.block_bytes) {
+            if (fabric_self_read(fabric, at + block + POOL_BLOCK_TENURE, &word, sizeof(word)) ==
+                    PANDO_OK &&
+                pool_tenure_unpack(word).state == POOL_BLOCK_LIVE && below(cluster, ++seen) == 0) {
+                chosen = at + block;
+                *block_bytes = chunk.block_bytes;
+            }
+        }
+    }
+    return chosen;
+}
+
+/* Anything but the tenure, which is the pool's. Blocks are rarely filled to their end. */
+static void flip(struct cluster *cluster)
+{
+    unsigned node = (unsigned)below(cluster, cluster->options->memory);
+    struct fabric *fabric = cluster->memory[node].fabric;
+    uint32_t block_bytes = 0;
+    uint64_t block = some_block(cluster, fabric, &block_bytes);
+
+    if (block == 0)
+        return;
+    uint32_t within = below(cluster, 2) == 0 && block_bytes > 256 ? 256 : block_bytes;
+    uint64_t byte = below(cluster, within - 8);
+    byte += byte >= POOL_BLOCK_TENURE ? 8 : 0;
+    fabric_sim_flip(fabric, block + byte, (uint8_t)(1 << below(cluster, 8)));
+    cluster->result->flips++;
+    check_trace(cluster, "a bit is flipped in memory node %u at %" PRIx64 ", byte %" PRIu64, node,
+                block, byte);
+}
+
+bool check_damaged(const struct cluster *cluster)
+{
+    return cluster->result->flips > 0;
+}
+
+/* ---- as time goes by ------------------------------------------------------------------------- */
+
+static void tend_pause(struct cluster *cluster, struct check_pause *pause, uint64_t since_ns)
+{
+    if (pause->at_ns == 0 || pause->done || since_ns < pause->at_ns)
+        return;
+    pause->done = true;
+    for (unsigned i = 0; i < cluster->options->nodes; i++) {
+        struct fabric *fabric = cluster->slots[i].fabric;
+        if (pause->for_ns[i] == 0 || fabric_sim_dead(fabric))
+            continue;
+        fabric_sim_pause(fabric, pause->for_ns[i]);
+        cluster->result->pauses++;
+        if (since_ns + pause->for_ns[i] > pause->end_ns)
+            pause->end_ns = since_ns + pause->for_ns[i];
+    }
+}
+
+void check_faults_tend(struct cluster *cluster, uint64_t since_ns)
+{
+    tend_pause(cluster, &cluster->pause, since_ns);
+    for (unsigned i = 0; i < CHECK_FLIPS_MAX; i++) {
+        if (cluster->flip_at_ns[i] == 0 || since_ns < cluster->flip_at_ns[i])
+            continue;
+        cluster->flip_at_ns[i] = 0;
+        flip(cluster);
+    }
+}
+
+bool check_faults_over(const struct cluster *cluster)
+{
+    uint64_t since_ns = sim_now_ns(cluster->sim) - cluster->ready_ns;
+    const struct check_pause *pause = &cluster->pause;
+
+    if (pause->at_ns != 0 && (!pause->done || since_ns < pause->end_ns))
+        return false;
+    for (unsigned i = 0; i < CHECK_FLIPS_MAX; i++) {
+        if (cluster->flip_at_ns[i] != 0)
+            return false;
+    }
+    for (unsigned i = 0; i < cluster->cut_count; i++) {
+        if (cluster->cuts[i].state != CUT_OVER)
+            return false;
+    }
+    for (unsigned i = 0; i < cluster->options->memory; i++) {
+        if (cluster->memory[i].down || cluster->memory[i].kill_ns != 0)
+            return false;
+    }
+    return true;
+}
+
+/* ---- what everybody is at -------------------------------------------------------------------- */
+
+void check_doing_init(struct cluster *cluster, struct check_doing *doing, uint32_t number,
+                      struct fabric *fabric)
+{
+    *doing = (struct check_doing){.number = number, .fabric = fabric};
+    list_push_back(&cluster->doings, &doing->link);
+}
+
+void check_doing_fini(struct check_doing *doing)
+{
+    list_remove(&doing->link);
+}
+
+void check_doing_begin(struct cluster *cluster, struct check_doing *doing, const char *what,
+                       unsigned key)
+{
+    doing->what = what;
+    doing->key = key;
+    doing->since_ns = sim_now_ns(cluster->sim);
+}
+
+void check_doing_end(struct check_doing *doing)
+{
+    doing->what = NULL;
+}
+
+struct check_doing *check_doing_oldest(struct cluster *cluster, uint64_t *for_ns)
+{
+    struct check_doing *oldest = NULL;
+    uint64_t now_ns = sim_now_ns(cluster->sim);
+    list_for_each (link, &cluster->doings) {
+        struct check_doing *doing = container_of(link, struct check_doing, link);
+        if (doing->what == NULL || fabric_sim_dead(doing->fabric))
+            continue;
+        if (oldest == NULL || doing->since_ns < oldest->since_ns)
+            oldest = doing;
+    }
+    if (oldest != NULL) {
+        uint64_t from_ns =
+            oldest->since_ns > cluster->healed_ns ? oldest->since_ns : cluster->healed_ns;
+        *for_ns = now_ns > from_ns ? now_ns - from_ns : 0;
+    }
+    return oldest;
+}
