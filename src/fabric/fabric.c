@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/log.h"
 #include "fabric/fabric_int.h"
 #include "fabric/window/window.h"
 
@@ -304,6 +305,11 @@ uint64_t fabric_device_bytes(const struct fabric *fabric)
     return fabric->device_bytes;
 }
 
+uint64_t fabric_window_id(const struct fabric *fabric)
+{
+    return fabric->window == NULL ? 0 : window_id(fabric->window);
+}
+
 bool fabric_device_lost(const struct fabric *fabric)
 {
     return fabric->device_lost;
@@ -344,6 +350,21 @@ enum fabric_target fabric_endpoint_target(const struct fabric_endpoint *endpoint
 uint16_t fabric_endpoint_node(const struct fabric_endpoint *endpoint)
 {
     return endpoint->node;
+}
+
+uint64_t fabric_endpoint_window(const struct fabric_endpoint *endpoint)
+{
+    return endpoint->window;
+}
+
+enum pando_status fabric_window_check(uint16_t node, enum fabric_target target, uint64_t before,
+                                      uint64_t found)
+{
+    if (target != FABRIC_MEMORY || before == 0 || before == found)
+        return PANDO_OK;
+    log_debug("a memory node has come back with another window", log_u64("node", node),
+              log_hex("window", found), log_hex("expected", before));
+    return PANDO_INVALID;
 }
 
 struct fabric_counters *fabric_endpoint_counters(struct fabric_endpoint *endpoint)

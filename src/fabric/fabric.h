@@ -194,7 +194,8 @@ void fabric_disconnect_co(struct fabric_endpoint *endpoint);
 bool fabric_broken(const struct fabric_endpoint *endpoint);
 
 /* Connects a broken endpoint again, in place. First fences the old session at the target: when this
- * returns OK, no list that had failed can be applied any more. */
+ * returns OK, no list that had failed can be applied any more. INVALID: a memory node with another
+ * window answers than the one that was connected; nothing was sent to it. */
 PANDO_MUST_CHECK enum pando_status fabric_reconnect_co(struct fabric_endpoint *endpoint);
 
 /* When it returns OK, nothing that this identity (or an earlier incarnation of the member) has sent
@@ -253,6 +254,10 @@ void fabric_set_node(struct fabric *fabric, uint16_t node);
 uint64_t fabric_window_bytes(const struct fabric *fabric);
 uint64_t fabric_device_bytes(const struct fabric *fabric);
 
+/* The window's random id, made when it was formatted: windows with equal ids have one history. 0
+ * without a window. */
+uint64_t fabric_window_id(const struct fabric *fabric);
+
 /* The window has kept its contents over a restart, but the on-chip part is empty again. */
 bool fabric_device_lost(const struct fabric *fabric);
 
@@ -295,6 +300,9 @@ struct fabric_served {
 /* The kind of node at the other end. */
 enum fabric_target fabric_endpoint_target(const struct fabric_endpoint *endpoint);
 uint16_t fabric_endpoint_node(const struct fabric_endpoint *endpoint);
+
+/* The id of the target's window as it was told when this endpoint last connected. */
+uint64_t fabric_endpoint_window(const struct fabric_endpoint *endpoint);
 
 /* Owned by the endpoint; the caller may add to retries. */
 struct fabric_counters *fabric_endpoint_counters(struct fabric_endpoint *endpoint);

@@ -55,10 +55,16 @@ struct fabric_endpoint {
     uint16_t node;
     enum fabric_target target;
     bool broken;
+    uint64_t window; /* id of the target's window, 0 until connected */
     uint32_t outstanding;
     struct fabric_identity identity; /* under which it connected */
     struct fabric_counters counters;
 };
+
+/* Takes the id of the window that answers, before anything is sent to it. INVALID: a memory node that
+ * was connected before now has another window, so what it held is not there. */
+PANDO_MUST_CHECK enum pando_status fabric_window_check(uint16_t node, enum fabric_target target,
+                                                       uint64_t before, uint64_t found);
 
 struct fabric_identity fabric_identity_now(const struct fabric *fabric);
 

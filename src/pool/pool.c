@@ -25,88 +25,22 @@ static enum pando_status fail(char *error, size_t error_bytes, enum pando_status
     return status;
 }
 
-/* The superblock of a node, checked. */
-static enum pando_status read_superblock_co(struct pool *pool, struct fabric_endpoint *endpoint,
-                                            uint16_t node, char *error, size_t error_bytes)
-{
-    struct pool_superblock *super = &pool->supers[node];
-    struct fabric_op read = fabric_read(pool->first, super, sizeof(*super));
-    enum pando_status status = fabric_submit_co(endpoint, &read, 1);
-    if (status != PANDO_OK)
-        return fail(error, error_bytes, status, node, "cannot read its superblock");
-    if (super->magic != POOL_MAGIC)
-        return fail(error, error_bytes, PANDO_INVALID, node, "no pool in its window");
-    if (super->version != POOL_VERSION)
-        return fail(
-            error, error_bytes, PANDO_VERSION, node,
-            "its pool has another format version: dump its tables with the program that made it "
-            "(pando dump), load them with this one into a new pool (pando load)");
-    if (super->node != node || super->locks == 0 || super->locks > POOL_LOCKS ||
-        super->heap_offset >= FABRIC_DEVICE || super->chunks > FABRIC_DEVICE / POOL_CHUNK_BYTES)
-        return fail(error, error_bytes, PANDO_CORRUPT, node, "damaged superblock");
-    return PANDO_OK;
-}
-
-/* Sets a superblock word that is 0 until a pool is put together; what it is then. */
-static enum pando_status claim_co(struct fabric_endpoint *endpoint, uint64_t offset, uint64_t mine,
-                                  uint64_t *found)
-{
-    struct fabric_op cas = fabric_cas(offset, 0, mine);
-    enum pando_status status = fabric_submit_co(endpoint, &cas, 1);
-    *found = cas.old == 0 ? mine : cas.old;
-    return status;
-}
-
-static enum pando_status check_node_co(struct pool *pool, uint16_t node,
-                                       struct fabric_endpoint *endpoint, char *error,
-                                       size_t error_bytes)
-{
-    uint64_t found;
-    enum pando_status status = read_superblock_co(pool, endpoint, node, error, error_bytes);
-    if (status != PANDO_OK)
-        return status;
-    if (node == 0) {
-        pool->id = pool->supers[0].pool_id;
-        status = claim_co(endpoint, pool->first + offsetof(struct pool_superblock, nodes),
-                          pool->nodes, &found);
-        if (status == PANDO_OK && found != pool->nodes) {
-            snprintf(error, error_bytes,
-                     "the pool has %llu memory nodes and %u were named; name them all, in order",
-                     (unsigned long long)found, pool->nodes);
-            return PANDO_INVALID;
-        }
-    } else {
-        status = claim_co(endpoint, pool->first + offsetof(struct pool_superblock, pool_id),
-                          pool->id, &found);
-        if (status == PANDO_OK && found != pool->id)
-            return fail(error, error_bytes, PANDO_INVALID, node, "belongs to another pool");
-        pool->supers[node].pool_id = found;
-    }
-    if (status != PANDO_OK)
-        return fail(error, error_bytes, status, node, "cannot join it to the pool");
-    return PANDO_OK;
-}
-
 /* With endpoints of nobody: the identity comes from the members table on node 0. */
-static enum pando_status introduce_co(struct pool *pool, const char *name, char *error,
-                                      size_t error_bytes)
+static enum pando_status introduce_co(struct pool *pool, const char *name, uint64_t expected,
+                                      char *error, size_t error_bytes)
 {
     struct fabric_endpoint *endpoint;
-    enum pando_status status = PANDO_OK;
+    enum pando_status status;
 
     fabric_set_identity(pool->fabric, (struct fabric_identity){0});
-    for (uint16_t node = 0; node < pool->nodes && status == PANDO_OK; node++) {
-        status = fabric_connect_co(pool->fabric, node, &endpoint);
-        if (status != PANDO_OK)
-            return fail(error, error_bytes, status, node, "cannot connect");
-        status = check_node_co(pool, node, endpoint, error, error_bytes);
-        fabric_disconnect_co(endpoint);
-    }
-    if (status != PANDO_OK)
-        return status;
     status = fabric_connect_co(pool->fabric, 0, &endpoint);
     if (status != PANDO_OK)
         return fail(error, error_bytes, status, 0, "cannot connect");
+    status = pool_windows_join_co(pool, endpoint, expected, error, error_bytes);
+    if (status != PANDO_OK) {
+        fabric_disconnect_co(endpoint);
+        return status;
+    }
     status = pool_member_join_co(pool, endpoint, name);
     fabric_disconnect_co(endpoint);
     if (status != PANDO_OK)
@@ -152,8 +86,8 @@ enum pando_status pool_join_co(struct fabric *fabric, const struct pool_options 
     rt_waitq_init(&pool->wake);
     pool_answers_init(pool);
 
-    enum pando_status status =
-        introduce_co(pool, options->name == NULL ? "" : options->name, error, error_bytes);
+    enum pando_status status = introduce_co(pool, options->name == NULL ? "" : options->name,
+                                            options->pool, error, error_bytes);
     if (status == PANDO_OK) {
         status = pool_session_open_co(pool, &pool->own);
         if (status == PANDO_OK)
@@ -312,7 +246,7 @@ enum pando_status pool_session_open_co(struct pool *pool, struct pool_session **
         return PANDO_NO_MEMORY;
     enum pando_status status = PANDO_OK;
     for (uint16_t node = 0; node < pool->nodes && status == PANDO_OK; node++)
-        status = fabric_connect_co(pool->fabric, node, &session->endpoints[node]);
+        status = pool_connect_co(pool, node, &session->endpoints[node]);
     if (status == PANDO_OK)
         status = rt_spawn(session->loop, pool_session_ticker_task, session);
     session->ticker_done = status != PANDO_OK;
@@ -388,6 +322,8 @@ enum pando_status pool_reconnect_co(struct pool_session *session, uint16_t node)
     session->reconnecting[node] = true;
     for (int i = 0; i < RECONNECT_TRIES && !session->closing; i++) {
         status = fabric_reconnect_co(endpoint);
+        if (status == PANDO_INVALID)
+            status = pool_window_lost(session->pool, node);
         if (status == PANDO_OK || status == PANDO_FENCED || status == PANDO_DENIED)
             break;
         rt_sleep_co(RECONNECT_PAUSE_NS << i);

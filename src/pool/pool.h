@@ -28,12 +28,11 @@ struct pool_options {
     uint64_t lease_ns;     /* 0 for 1 s: how long others wait before they call this member dead */
     uint32_t drift_ppm;    /* 0 for 10,000: how much clocks may disagree */
     bool no_recovery;      /* test only: never declares anybody dead */
+    uint64_t pool;         /* id of the pool that is joined again; 0 for any */
 };
 
-enum { POOL_NODES_MAX = 256 };
-
 /* Joins, and starts the member's tasks on this loop. Errors as one line for a person: VERSION
- * another format, INVALID nodes that are not one pool, FULL no member slot, and those of
+ * another format, INVALID nodes that are not one pool, or not those that it had, FULL no member slot, and those of
  * fabric_connect_co. */
 PANDO_MUST_CHECK enum pando_status pool_join_co(struct fabric *fabric,
                                                 const struct pool_options *options,

@@ -6,7 +6,8 @@
  *   + 4 KiB             heartbeats: 1,024 words, one per member            (used on node 0)
  *   + 12 KiB            member records: 1,024 x 192 bytes                  (used on node 0)
  *   + 204 KiB           table directory: 128 x 256 bytes                   (used on node 0)
- *   + 236 KiB           chunk table: one 16-byte entry per chunk
+ *   + 236 KiB           windows of the pool's nodes: 256 x 16 bytes        (used on node 0)
+ *   + 240 KiB           chunk table: one 16-byte entry per chunk
  *   heap_offset         chunks of 8 MiB
  *   device + 0          lock table: 32,768 words (on-chip memory where there is some)
  *
@@ -18,7 +19,9 @@
  *   56  8  starts: times a memory node opened it
  *   64  8  lock table's life: changes when the lock table was lost, as on-chip memory is
  *   72  8  barrier: the node's own atomics, after which its CPU sees every WRITE that has completed
+ *   80  8  replaces: 1 in a window that was made to take the place of a lost one, until it has
  *  128  8  drops: goes up whenever a table begins to be dropped (node 0 only; drop.c)
+ *  136  8  epoch: up by 2 whenever a node's window is replaced; odd meanwhile (node 0 only; windows.c)
  *
  * heartbeat word: state 8, incarnation 16, counter 40 (from the high end)
  *   0 free, 1 joining, 2 alive, 3 fenced: being recovered; the counter then is the recoverer's
@@ -37,6 +40,10 @@
  *   16  8  table's number, from 1     24  4  largest key      28  4  inline value bytes
  *   32 64  name, NUL-terminated       96 16  engine, NUL-terminated
  *  112 144 the engine's own words
+ *
+ * window of a node
+ *    0  8  id of the window (window_fmt.h); 0 until the first client joins the node to the pool
+ *    8  8  the epoch since which it is this one; 0 if it always was
  *
  * chunk table entry
  *    0  8  kind 8, block bytes / 64 24, owner's member 16, owner's incarnation 16
@@ -65,15 +72,19 @@ enum {
     POOL_NAME_MAX = 64,
 
     POOL_DROPS = 128, /* offsets from the first byte of the users */
+    POOL_EPOCH = 136,
     POOL_HEARTBEATS = 4096,
     POOL_RECORDS = POOL_HEARTBEATS + POOL_MEMBERS * 8,
     POOL_RECORD_BYTES = 192,
     POOL_DIRECTORY = POOL_RECORDS + POOL_MEMBERS * POOL_RECORD_BYTES,
     POOL_ENTRY_BYTES = 256,
-    POOL_CHUNK_TABLE = POOL_DIRECTORY + POOL_TABLES * POOL_ENTRY_BYTES,
+    POOL_NODES_MAX = 256,
+    POOL_WINDOWS = POOL_DIRECTORY + POOL_TABLES * POOL_ENTRY_BYTES,
+    POOL_WINDOW_BYTES = 16,
+    POOL_CHUNK_TABLE = POOL_WINDOWS + POOL_NODES_MAX * POOL_WINDOW_BYTES,
     POOL_CHUNK_ENTRY_BYTES = 16,
 };
-_Static_assert(POOL_CHUNK_TABLE == 236 * 1024, "the table above");
+_Static_assert(POOL_CHUNK_TABLE == 240 * 1024, "the table above");
 _Static_assert(POOL_MEMBERS <= 1 << 10, "a member fits into the recoverer's bits");
 
 struct pool_superblock {
@@ -89,8 +100,15 @@ struct pool_superblock {
     uint64_t starts;
     uint64_t locks_life;
     uint64_t barrier;
+    uint64_t replaces;
 };
-_Static_assert(sizeof(struct pool_superblock) == 80, "format");
+_Static_assert(sizeof(struct pool_superblock) == 88, "format");
+
+struct pool_window {
+    uint64_t id;
+    uint64_t since;
+};
+_Static_assert(sizeof(struct pool_window) == POOL_WINDOW_BYTES, "format");
 
 struct pool_record {
     uint64_t lease_ns;

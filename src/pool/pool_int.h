@@ -21,6 +21,8 @@ struct pool {
     uint64_t id;
     uint64_t first; /* of every window */
     struct pool_superblock supers[POOL_NODES_MAX];
+    struct pool_window windows[POOL_NODES_MAX]; /* as of when it joined */
+    atomic_bool window_lost[POOL_NODES_MAX];    /* that was logged */
     struct fabric_identity identity;
     uint64_t lease_ns, drift_ppm;
     bool no_recovery;
@@ -90,6 +92,23 @@ enum pando_status pool_word_read_co(struct pool_session *session, fabric_address
 enum pando_status pool_word_cas_co(struct pool_session *session, fabric_address address,
                                    uint64_t expected, uint64_t desired, uint64_t *old);
 void pool_set_fenced(struct pool *pool);
+
+/* windows.c */
+
+/* What joining needs of the memory nodes: superblocks, the pool's id (`expected`, if that is not 0),
+ * and that every window is the one that the pool knows. With endpoints of nobody; `first` is one to
+ * node 0. */
+PANDO_MUST_CHECK enum pando_status pool_windows_join_co(struct pool *pool,
+                                                        struct fabric_endpoint *first,
+                                                        uint64_t expected, char *error,
+                                                        size_t error_bytes);
+
+/* Connects to a memory node if its window still is the one that was joined; else BROKEN. */
+PANDO_MUST_CHECK enum pando_status pool_connect_co(struct pool *pool, uint16_t node,
+                                                   struct fabric_endpoint **out);
+
+/* Another window answers there: says so once, and BROKEN: its former one may yet come back. */
+enum pando_status pool_window_lost(struct pool *pool, uint16_t node);
 
 /* members.c */
 fabric_address pool_heartbeat_address(const struct pool *pool, uint16_t member);

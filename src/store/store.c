@@ -71,6 +71,7 @@ enum pando_status store_open_co(const struct store_options *options, struct stor
         return status;
     }
     store->lease_ns = pool_lease_ns(store->life->pool);
+    store->pool_options.pool = pool_id(store->life->pool);
     status = store_keeper_start(store);
     if (status != PANDO_OK) {
         snprintf(error, error_bytes, "cannot open a session: %s", pando_status_text(status));

@@ -31,7 +31,7 @@ struct shared_table {
 
 struct store {
     struct fabric *fabric;
-    struct pool_options pool_options;
+    struct pool_options pool_options; /* .pool: the one joined first, none other after that */
     struct engine_config config;
     uint64_t cache_given; /* to the tables that are open; changed under the store's lock */
     char *name, *without;

@@ -377,7 +377,7 @@ static void joining_task(void *arg)
     struct memnode_options memnode = {0};
     CHECK_STATUS(memnode_open(world.memory[1], &memnode, &none, error, sizeof(error)),
                  PANDO_VERSION);
-    CHECK(strstr(error, "format version 2") != NULL);
+    CHECK(strstr(error, "format version 3") != NULL);
     world.done++;
 }
 

@@ -263,12 +263,17 @@ static void restart_task(void *arg)
     CHECK_EQ_U64(read_word(endpoint, WINDOW_FIRST + 16), 4711);
     check_calls(endpoint);
 
-    /* The file replaced by another one: reconnecting maps that. */
+    /* The file replaced by another one: who was connected to the first is not to the second. */
+    uint64_t window = fabric_endpoint_window(endpoint);
     kill_hard(*server);
     wait_until_broken(endpoint);
     CHECK(unlink(window_path) == 0);
     *server = start("server", "");
-    CHECK_OK(fabric_reconnect_co(endpoint));
+    CHECK_STATUS(fabric_reconnect_co(endpoint), PANDO_INVALID);
+    CHECK(fabric_broken(endpoint) && fabric_endpoint_window(endpoint) == window);
+    fabric_disconnect_co(endpoint);
+    CHECK_OK(fabric_connect_co(fabric, NODE, &endpoint));
+    CHECK(fabric_endpoint_window(endpoint) != window);
     CHECK_EQ_U64(read_word(endpoint, WINDOW_FIRST + 16), 0);
     fabric_disconnect_co(endpoint);
     fabric_close(fabric);

@@ -138,6 +138,7 @@ static void conclude_co(struct acceptance *acceptance, enum pando_status status)
     acceptance->welcome.target = fabric->target;
     acceptance->welcome.window_bytes = fabric->window_bytes;
     acceptance->welcome.device_bytes = fabric->device_bytes;
+    acceptance->welcome.window = fabric_window_id(fabric);
     enum pando_status sent = welcome_co(acceptance, status);
     if (session->state == SESSION_CLOSED)
         return;

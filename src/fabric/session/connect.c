@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/parse.h"
+#include "fabric/fabric_int.h"
 #include "fabric/session/channel.h"
 
 /* One connection in the making. */
@@ -119,7 +120,8 @@ static enum pando_status prove_co(struct attempt *attempt)
                  log_u64("expected", connect->node), log_u64("found", connect->welcome.node));
         return PANDO_INVALID;
     }
-    return PANDO_OK;
+    return fabric_window_check(connect->node, connect->welcome.target, connect->window,
+                               connect->welcome.window);
 }
 
 enum pando_status session_connect_co(struct session_connect *connect, struct stream *out)

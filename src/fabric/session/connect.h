@@ -34,13 +34,15 @@ struct session_connect {
     SSL_CTX *tls; /* NULL: plain */
     uint64_t timeout_ns;
     const char *location;
-    uint16_t node; /* that is expected there */
+    uint16_t node;   /* that is expected there */
+    uint64_t window; /* the id of its window, 0 for any */
     struct handshake_claim claim;
     struct handshake_welcome welcome; /* out */
 };
 
 /* Connects and proves: *out is a stream on which both sides know each other. BROKEN, TIMEOUT:
- * nobody answers; DENIED: wrong secret or certificate; INVALID: another node answers; and what the
+ * nobody answers; DENIED: wrong secret or certificate; INVALID: another node or window
+ * answers; and what the
  * server said. */
 PANDO_MUST_CHECK enum pando_status session_connect_co(struct session_connect *connect,
                                                       struct stream *out);

@@ -97,6 +97,7 @@ enum pando_status handshake_put_welcome(const struct handshake *handshake,
     body[4] = (uint8_t)welcome->target;
     wire_put_u64(body + 8, welcome->window_bytes);
     wire_put_u64(body + 16, welcome->device_bytes);
+    wire_put_u64(body + 24, welcome->window);
     memcpy(body + WIRE_WELCOME_FIXED, welcome->extra, extra);
     return make_proof(handshake, SERVER, slice_of(body, WIRE_WELCOME_FIXED + extra),
                       body + WIRE_WELCOME_FIXED + extra);
@@ -119,6 +120,7 @@ enum pando_status handshake_get_welcome(const struct handshake *handshake, const
     out->target = body[4] == FABRIC_COMPUTE ? FABRIC_COMPUTE : FABRIC_MEMORY;
     out->window_bytes = wire_get_u64(body + 8);
     out->device_bytes = wire_get_u64(body + 16);
+    out->window = wire_get_u64(body + 24);
     memcpy(out->extra, body + WIRE_WELCOME_FIXED, extra);
     return PANDO_OK;
 }

@@ -64,7 +64,7 @@ struct handshake_welcome {
     enum pando_status status;
     uint16_t node;
     enum fabric_target target;
-    uint64_t window_bytes, device_bytes;
+    uint64_t window_bytes, device_bytes, window;
     uint8_t extra[WIRE_EXTRA_MAX];
 };
 

@@ -15,7 +15,7 @@
  *     PROOF      c > s   0  8 endpoint id   8  2 member  10  2 incarnation  12 4 zero   16 x
  *                        16+x 32 proof
  *     WELCOME    s > c   0  2 status   2  2 node   4  1 target kind   5 3 zero
- *                        8  8 window bytes  16 8 device bytes  24 y  24+y 32 proof
+ *                        8  8 window bytes  16 8 device bytes  24 8 window id  32 y  32+y 32 proof
  *     A proof is HMAC-SHA256 with the secret over a label that names protocol and side, both
  *     nonces, the TLS channel's binding, and all bytes before the proof. A WELCOME with a status
  *     other than OK ends the connection.
@@ -42,7 +42,7 @@ enum {
     WIRE_HELLO_BYTES = 48,
     WIRE_CHALLENGE_BYTES = 32,
     WIRE_PROOF_FIXED = 16,
-    WIRE_WELCOME_FIXED = 24,
+    WIRE_WELCOME_FIXED = 32,
     WIRE_EXTRA_MAX = 256, /* of the backend's bytes in PROOF or WELCOME */
     WIRE_FENCE_BYTES = 16,
 

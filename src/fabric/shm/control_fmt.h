@@ -29,7 +29,7 @@
 
 #define SHM_CONTROL_MAGIC 0x4c5443444e4150u /* "PANDCTL" */
 
-enum { SHM_CONTROL_VERSION = 1 };
+enum { SHM_CONTROL_VERSION = 2 };
 
 enum shm_message_type {
     SHM_HELLO = 1,
@@ -67,8 +67,9 @@ struct shm_welcome {
     uint16_t node;
     uint16_t target;
     struct shm_file file; /* what the client has to find at the path it was told */
+    uint64_t window;      /* the window's id */
 };
-_Static_assert(sizeof(struct shm_welcome) == 24, "format");
+_Static_assert(sizeof(struct shm_welcome) == 32, "format");
 
 struct shm_fence {
     uint16_t member;

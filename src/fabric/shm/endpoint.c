@@ -37,6 +37,7 @@ static enum pando_status connect_self(struct shm_endpoint *endpoint)
         return PANDO_FENCED;
     endpoint->window = &fabric->window;
     endpoint->base.target = fabric->base.target;
+    endpoint->base.window = window_id(&fabric->window);
     endpoint->base.broken = false;
     return PANDO_OK;
 }
@@ -64,6 +65,7 @@ static enum pando_status connect_peer_co(struct shm_endpoint *endpoint)
     endpoint->mapping = mapping;
     endpoint->window = &mapping->window;
     endpoint->base.target = (enum fabric_target)welcome.target;
+    endpoint->base.window = welcome.window;
     endpoint->base.broken = false;
     return PANDO_OK;
 }

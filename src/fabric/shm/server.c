@@ -132,6 +132,7 @@ static void hear_hello(struct shm_connection *connection, struct shm_request *re
         .node = fabric->base.node,
         .target = (uint16_t)fabric->base.target,
         .file = fabric->file,
+        .window = window_id(&fabric->window),
     };
 
     memcpy(&hello, request->in.bytes + sizeof(struct shm_header), sizeof(hello));

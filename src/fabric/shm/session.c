@@ -324,7 +324,8 @@ static enum pando_status check_welcome(const struct shm_endpoint *endpoint,
                  log_u64("found", welcome->node));
         return PANDO_INVALID;
     }
-    return PANDO_OK;
+    return fabric_window_check(endpoint->base.node, (enum fabric_target)welcome->target,
+                               endpoint->base.window, welcome->window);
 }
 
 enum pando_status shm_session_open_co(struct shm_endpoint *endpoint, const char *location,

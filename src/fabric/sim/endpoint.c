@@ -24,10 +24,12 @@ enum pando_status sim_connect_co(struct fabric *fabric, uint16_t node, struct fa
     struct machine *target = net->by_node[node];
     struct fabric_identity identity = fabric_identity_now(fabric);
     uint32_t life = 0;
+    uint64_t window = 0;
 
     if (target == NULL)
         return PANDO_NOT_FOUND;
-    enum pando_status status = sim_rpc_co(process, target, RPC_CONNECT, identity, 0, &life);
+    enum pando_status status =
+        sim_rpc_co(process, target, RPC_CONNECT, identity, 0, &life, &window);
     if (status != PANDO_OK)
         return status;
     struct endpoint *endpoint = calloc(1, sizeof(*endpoint));
@@ -41,6 +43,7 @@ enum pando_status sim_connect_co(struct fabric *fabric, uint16_t node, struct fa
     endpoint->base.identity = identity;
     endpoint->source = process;
     endpoint->target = target;
+    endpoint->base.window = window;
     endpoint->target_life = life;
     endpoint->id = ++net->next_endpoint_id;
     sim_event_init(&endpoint->break_event, net->sim, break_fire);
@@ -62,13 +65,17 @@ enum pando_status sim_reconnect_co(struct fabric_endpoint *base)
     struct endpoint *endpoint = endpoint_of(base);
     struct fabric_identity identity = fabric_identity_now(base->fabric);
     uint32_t life = 0;
+    uint64_t window = 0;
 
     if (!base->broken)
         sim_endpoint_break(endpoint);
     enum pando_status status = sim_rpc_co(endpoint->source, endpoint->target, RPC_RECONNECT,
-                                          identity, endpoint->id, &life);
+                                          identity, endpoint->id, &life, &window);
+    if (status == PANDO_OK)
+        status = fabric_window_check(base->node, base->target, base->window, window);
     if (status != PANDO_OK)
         return status;
+    base->window = window;
     sim_event_cancel(&endpoint->break_event);
     endpoint->target_life = life;
     endpoint->id = ++endpoint->source->net->next_endpoint_id;

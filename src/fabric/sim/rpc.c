@@ -31,6 +31,7 @@ struct rpc {
     struct process *server;
     uint32_t target_life;
     uint32_t served_life;
+    uint64_t served_window;          /* its id */
     struct fabric_identity identity; /* who asks; of a fence: who is fenced */
     uint64_t endpoint_id;
     enum pando_status status;       /* what the caller is told, once done */
@@ -112,6 +113,7 @@ static void rpc_serve(struct rpc *rpc)
         return;
     }
     rpc->served_life = process->life;
+    rpc->served_window = window_id(&rpc->target->window);
     if (rpc->kind == RPC_RECONNECT)
         sim_transfers_end_session(rpc->target, rpc->endpoint_id);
     if (rpc->kind != RPC_FENCE && window_fenced(&rpc->target->window, rpc->identity)) {
@@ -209,7 +211,7 @@ static enum pando_status rpc_wait_co(struct rpc *rpc)
 
 enum pando_status sim_rpc_co(struct process *source, struct machine *target, enum rpc_kind kind,
                              struct fabric_identity identity, uint64_t endpoint_id,
-                             uint32_t *target_life)
+                             uint32_t *target_life, uint64_t *window)
 {
     struct rpc *rpc = rpc_send(source, target, kind, 64);
     rpc->identity = identity;
@@ -219,6 +221,8 @@ enum pando_status sim_rpc_co(struct process *source, struct machine *target, enu
     enum pando_status status = rpc_wait_co(rpc);
     if (target_life != NULL)
         *target_life = rpc->served_life;
+    if (window != NULL)
+        *window = rpc->served_window;
     rpc_release(rpc);
     return status;
 }
@@ -227,7 +231,7 @@ enum pando_status sim_fence_co(struct fabric_endpoint *base, struct fabric_ident
 {
     struct endpoint *endpoint = container_of(base, struct endpoint, base);
     uint32_t life = endpoint->target_life;
-    return sim_rpc_co(endpoint->source, endpoint->target, RPC_FENCE, identity, 0, &life);
+    return sim_rpc_co(endpoint->source, endpoint->target, RPC_FENCE, identity, 0, &life, NULL);
 }
 
 enum pando_status sim_call_co(struct fabric_endpoint *base, uint16_t method, struct slice body,

@@ -177,7 +177,7 @@ enum pando_status sim_self_write(struct fabric *fabric, uint64_t offset, const v
 enum rpc_kind { RPC_CONNECT, RPC_RECONNECT, RPC_FENCE, RPC_CALL };
 enum pando_status sim_rpc_co(struct process *source, struct machine *target, enum rpc_kind kind,
                              struct fabric_identity identity, uint64_t endpoint_id,
-                             uint32_t *target_life);
+                             uint32_t *target_life, uint64_t *window);
 enum pando_status sim_call_co(struct fabric_endpoint *endpoint, uint16_t method, struct slice body,
                               void *reply, uint32_t reply_capacity, uint32_t *reply_size);
 enum pando_status sim_fence_co(struct fabric_endpoint *endpoint, struct fabric_identity identity);

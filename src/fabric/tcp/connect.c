@@ -16,6 +16,7 @@ static enum pando_status establish_co(struct tcp_endpoint *endpoint)
         .timeout_ns = fabric->timeout_ns,
         .location = location,
         .node = endpoint->base.node,
+        .window = endpoint->base.window,
         .claim = {.endpoint_id = endpoint->endpoint_id, .identity = endpoint->base.identity},
     };
     struct stream stream;
@@ -26,6 +27,7 @@ static enum pando_status establish_co(struct tcp_endpoint *endpoint)
     if (status != PANDO_OK)
         return status;
     endpoint->base.target = connect.welcome.target;
+    endpoint->base.window = connect.welcome.window;
     status = tcp_endpoint_open(endpoint, stream);
     if (status != PANDO_OK)
         stream_close(&stream);

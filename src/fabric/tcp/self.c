@@ -53,6 +53,7 @@ enum pando_status tcp_self_connect(struct tcp_fabric *fabric, struct fabric_endp
     endpoint->loop = rt_loop_self();
     endpoint->node = fabric->base.node;
     endpoint->target = fabric->base.target;
+    endpoint->window = window_id(&fabric->window);
     endpoint->identity = fabric_identity_now(&fabric->base);
     *out = endpoint;
     return PANDO_OK;

@@ -22,7 +22,7 @@
 #define WIRE_MAGIC 0x00504354444e4150u /* "PANDTCP" */
 
 enum {
-    WIRE_VERSION = 1,
+    WIRE_VERSION = 2,
     WIRE_LIST_HEADER = 8,
     WIRE_OP = 16,
 

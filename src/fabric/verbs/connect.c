@@ -33,6 +33,7 @@ static enum pando_status join_co(struct verbs_endpoint *endpoint,
     };
     verbs_get_window(welcome->extra + VERBS_END_BYTES, &endpoint->target.window);
     endpoint->base.target = welcome->target;
+    endpoint->base.window = welcome->window;
     enum pando_status status = verbs_queue_connect_co(&endpoint->queue, &peer, fabric->timeout_ns);
     return status == PANDO_OK ? verbs_endpoint_open(endpoint, peer.credits) : status;
 }
@@ -48,6 +49,7 @@ static enum pando_status establish_co(struct verbs_endpoint *endpoint)
         .timeout_ns = fabric->timeout_ns,
         .location = location,
         .node = endpoint->base.node,
+        .window = endpoint->base.window,
         .claim = {.endpoint_id = endpoint->endpoint_id, .identity = endpoint->base.identity},
     };
     struct verbs_end end;

@@ -68,6 +68,7 @@ enum pando_status verbs_self_connect_co(struct verbs_fabric *fabric, struct fabr
         return status;
     endpoint->base.ops = &self_ops;
     endpoint->base.target = fabric->base.target;
+    endpoint->base.window = window_id(&fabric->window);
     status = establish_co(endpoint);
     if (status != PANDO_OK) {
         verbs_disconnect_co(&endpoint->base);

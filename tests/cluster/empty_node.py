@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""A memory node that comes back empty is not taken for its former self: clients that are connected get errors,
+others are refused with the steps, and with the former window everything that was acknowledged is there again.
+
+empty_node.py BUILD
+"""
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "clients"))
+import lib  # noqa: E402
+
+KEYS = 400
+PROBES = 24
+
+
+class Pool:
+    """Two memory nodes on named windows, over shm or tcp."""
+
+    def __init__(self, processes, build, fabric):
+        self.processes, self.build = processes, build
+        self.names = [f"test-{os.getpid()}-{fabric}-{node}" for node in range(2)]
+        self.options = [["--shm", name, "--size", "256M"] for name in self.names]
+        self.uri, self.client = "shm:" + ",".join(self.names), []
+        if fabric == "tcp":
+            secret = str(processes.secret())
+            ports = [lib.free_port() for _ in range(2)]
+            for node, port in enumerate(ports):
+                self.options[node] += ["--listen", f"127.0.0.1:{port}", "--secret-file", secret]
+            self.uri = "tcp:" + ",".join(f"127.0.0.1:{port}" for port in ports)
+            self.client = ["--secret-file", secret]
+        self.nodes = [self.start(node) for node in range(2)]
+
+    def start(self, node, *more):
+        more = more or ("--node", str(node))
+        return self.processes.start_memory(self.build, *self.options[node], *more, name=f"memory{node}")
+
+    def kill(self, node):
+        self.nodes[node].kill()
+        self.nodes[node].wait()
+
+    def file(self, node):
+        return pathlib.Path(f"/dev/shm/pando-{self.names[node]}")
+
+    def pando(self, *words):
+        """A command that joins the pool: its exit status and what it said."""
+        done = subprocess.run([str(self.build / "pando"), *words, "--pool", self.uri, *self.client],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False)
+        return done.returncode, done.stdout.decode()
+
+
+def fill(port, keys):
+    call = lib.Connection(port, timeout=60)
+    for key in keys:
+        assert call("set", key, key * 40) in ("OK", b"OK")
+
+
+def attempt(port, key):
+    try:
+        return lib.Connection(port, timeout=90)("set", key, key * 40) in ("OK", b"OK")
+    except (lib.Error, OSError):
+        return False
+
+
+def attempts(port, keys):
+    """The keys whose SET was acknowledged."""
+    with concurrent.futures.ThreadPoolExecutor(len(keys)) as threads:
+        return [key for key, stored in zip(keys, threads.map(lambda key: attempt(port, key), keys)) if stored]
+
+
+def missing(port, keys):
+    call = lib.Connection(port, timeout=90)
+    return [key for key in keys if call("get", key) != (key * 40).encode()]
+
+
+def run(build, fabric, engine):
+    with lib.Processes() as processes:
+        pool = Pool(processes, build, fabric)
+        try:
+            steps(processes, pool, build, engine)
+        finally:
+            for name in pool.names:
+                for path in pathlib.Path("/dev/shm").glob(f"pando-{name}*"):
+                    path.unlink()
+    print(f"{fabric}, {engine}: ok", flush=True)
+
+
+def steps(processes, pool, build, engine):
+    server = processes.start_pando(build, "--engine", engine, *pool.client, pool=pool.uri)
+    stored = [f"key{number}" for number in range(KEYS)]
+    fill(server.port, stored)
+
+    saved = pool.file(1).with_suffix(".saved")
+    pool.kill(1)
+    pool.file(1).rename(saved)
+    pool.nodes[1] = pool.start(1)
+    probes = [f"probe{number}" for number in range(PROBES)] + stored[:PROBES]
+    acknowledged = attempts(server.port, probes)
+    assert len(acknowledged) < len(probes), "every SET was acknowledged without the memory node"
+    status, said = pool.pando("table", "list")
+    assert status == 1 and "memory node 1 has come back empty" in said and "--replace 1" in said, said
+
+    pool.kill(1)
+    saved.rename(pool.file(1))
+    pool.nodes[1] = pool.start(1)
+    assert len(attempts(server.port, stored[:PROBES])) == PROBES, "it does not go on with its former window"
+    lost = missing(server.port, stored + acknowledged)
+    assert not lost, f"{len(lost)} keys lost, {lost[:5]}"
+
+
+def main():
+    build = lib.build_directory()
+    run(build, "shm", "sherman")
+    run(build, "tcp", "dex")
+    print("empty_node: ok")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
