@@ -217,7 +217,7 @@ static void check_locks(struct cluster *cluster, struct fabric *fabric)
     static uint64_t words[POOL_LOCKS];
     window_read(cluster, fabric, FABRIC_DEVICE, words, sizeof(words));
     for (unsigned i = 0; i < POOL_LOCKS; i++) {
-        if (words[i] != 0)
+        if (!pool_lock_free(words[i]))
             check_violate(cluster,
                           "lock %u of memory node %u is still held in the end, by member %u", i,
                           fabric_self(fabric), pool_lock_owner(words[i]).member);

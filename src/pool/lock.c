@@ -10,7 +10,10 @@ enum {
     DOUBLINGS_FEW = 1, /* to 4 us */
     PATIENCE_LEASES = 10,
     LOOKS = 16,
+    AT_ONCE = 4, /* tries without a pause, when a free word was another than expected */
 };
+
+const uint64_t pool_lock_frees[POOL_LOCK_DEATHS_MAX + 1] = {0, 1, 2, 3, 4, 5, 6, 7};
 
 fabric_address pool_lock_address(const struct pool *pool, uint16_t node, uint32_t index)
 {
@@ -60,7 +63,7 @@ static enum pando_status release_orphan_co(struct pool_session *session, fabric_
     if (status != PANDO_OK || !gone)
         return status;
     /* The owner is fenced at every target: no release of its can come between. */
-    return pool_word_cas_co(session, address, word, 0, &old);
+    return pool_word_cas_co(session, address, word, pool_lock_mended(word), &old);
 }
 
 enum pando_status pool_lock_backoff_co(struct pool_session *session, fabric_address lock,
@@ -90,19 +93,26 @@ enum pando_status pool_lock_backoff_co(struct pool_session *session, fabric_addr
 enum pando_status pool_lock_co(struct pool_session *session, fabric_address address,
                                struct pool_lock *out)
 {
-    uint64_t mine = pool_lock_new_word(session->pool);
+    uint64_t mine = pool_lock_new_word(session->pool), expected = 0;
     struct pool_backoff backoff = {0};
 
-    for (;;) {
+    for (unsigned at_once = 0;;) {
         uint64_t old;
-        enum pando_status status = pool_word_cas_co(session, address, 0, mine, &old);
+        enum pando_status status = pool_word_cas_co(session, address, expected, mine, &old);
         /* After a broken endpoint an earlier try may have gone through. */
-        if (status == PANDO_OK && (old == 0 || old == mine)) {
+        if (status == PANDO_OK && (old == expected || old == mine)) {
             *out = (struct pool_lock){.address = address, .word = mine};
             return PANDO_OK;
         }
         if (status != PANDO_OK && status != PANDO_BROKEN)
             return status;
+        if (status == PANDO_OK && pool_lock_free(old)) {
+            expected = old;
+            mine = pool_lock_taken_from(mine, old);
+            if (at_once++ < AT_ONCE)
+                continue;
+            old = 0; /* nobody's */
+        }
         status = pool_lock_backoff_co(session, address, status == PANDO_OK ? old : 0, &backoff);
         if (status != PANDO_OK)
             return status;
@@ -111,8 +121,8 @@ enum pando_status pool_lock_co(struct pool_session *session, fabric_address addr
 
 enum pando_status pool_unlock_co(struct pool_session *session, const struct pool_lock *lock)
 {
-    uint64_t zero = 0;
-    struct fabric_op release = fabric_write(fabric_address_offset(lock->address), &zero, 8);
+    struct fabric_op release =
+        fabric_write(fabric_address_offset(lock->address), pool_lock_release(lock), 8);
     for (;;) {
         bool applied;
         enum pando_status status =

@@ -86,6 +86,20 @@ static enum pando_status check(struct memnode *memnode, char *error, size_t erro
     return PANDO_OK;
 }
 
+static enum pando_status mark_all_locks(struct memnode *memnode)
+{
+    enum { WORDS = 512 };
+    uint64_t words[WORDS];
+    enum pando_status status = PANDO_OK;
+    _Static_assert(POOL_LOCKS % WORDS == 0, "whole pieces");
+
+    for (unsigned i = 0; i < WORDS; i++)
+        words[i] = POOL_LOCK_DEATHS_MAX;
+    for (uint64_t at = 0; at < POOL_LOCKS && status == PANDO_OK; at += WORDS)
+        status = fabric_self_write(memnode->fabric, FABRIC_DEVICE + at * 8, words, sizeof(words));
+    return status;
+}
+
 static enum pando_status open_superblock(struct memnode *memnode, char *error, size_t error_bytes)
 {
     enum pando_status status =
@@ -96,8 +110,12 @@ static enum pando_status open_superblock(struct memnode *memnode, char *error, s
         memnode->super.magic != POOL_MAGIC ? format(memnode) : check(memnode, error, error_bytes);
     if (status != PANDO_OK)
         return status;
-    /* Whoever held a lock finds out by this that it holds it no more. */
+    /* Whoever held a lock finds out by this that it holds it no more. Who of them died is lost, too:
+     * any word may be one that a holder died with. */
     if (fabric_device_lost(memnode->fabric)) {
+        status = mark_all_locks(memnode);
+        if (status != PANDO_OK)
+            return status;
         memnode->super.locks_life++;
         status = memnode_word_write(memnode,
                                     memnode->first + offsetof(struct pool_superblock, locks_life),

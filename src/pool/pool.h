@@ -106,8 +106,17 @@ fabric_address pool_lock_address(const struct pool *pool, uint16_t node, uint32_
 /* The lock that protects an object: on the object's node, never the directory's. */
 fabric_address pool_lock_for(const struct pool *pool, fabric_address object);
 
-/* A word nobody used before. Any thread. */
+/* A word nobody used before, for a lock that is taken from 0; pool_lock_taken_from for others. Any
+ * thread. */
 uint64_t pool_lock_new_word(struct pool *pool);
+
+/* The words of free locks, for lists that end in a release: their addresses stay valid. */
+extern const uint64_t pool_lock_frees[POOL_LOCK_DEATHS_MAX + 1];
+
+static inline const uint64_t *pool_lock_release(const struct pool_lock *lock)
+{
+    return &pool_lock_frees[pool_lock_deaths(lock->word)];
+}
 
 /* Takes the lock by CAS, backing off between tries. TIMEOUT after ten leases. */
 PANDO_MUST_CHECK enum pando_status pool_lock_co(struct pool_session *session,

@@ -50,7 +50,11 @@
  *          (from the high end); kinds: 0 free, 1 blocks, 2 intents, 3 vital blocks (no owner)
  *    8  8  version floor: no block here ever had a version as high
  *
- * lock word: 0 free; else member 16, incarnation 16, acquisition 32 (from the high end)
+ * lock word (R9), from the high end
+ *   free   0 61, deaths 3: how many holders died here since it was last known that every cell under
+ *          this word is whole; 7 stands for seven or more, and for a lock table that was lost
+ *   held   member 16 (never 0), incarnation 16, deaths 3 as found when it was taken, acquisition 29
+ *          A death leaves at most one torn cell (R18), so this is how many may be mended.
  */
 #ifndef POOL_POOL_FMT_H
 #define POOL_POOL_FMT_H
@@ -195,9 +199,38 @@ static inline struct fabric_identity pool_recoverer(const struct pool_heartbeat 
 
 /* ---- locks ----------------------------------------------------------------------------------- */
 
+enum { POOL_LOCK_DEATHS_MAX = 7, POOL_LOCK_DEATHS_SHIFT = 29 };
+
+/* A held word of a lock that is taken from 0. */
 static inline uint64_t pool_lock_word(struct fabric_identity owner, uint32_t acquisition)
 {
-    return (uint64_t)owner.member << 48 | (uint64_t)owner.incarnation << 32 | acquisition;
+    return (uint64_t)owner.member << 48 | (uint64_t)owner.incarnation << 32 |
+           (acquisition & (((uint32_t)1 << POOL_LOCK_DEATHS_SHIFT) - 1));
+}
+
+static inline bool pool_lock_free(uint64_t word)
+{
+    return word <= POOL_LOCK_DEATHS_MAX;
+}
+
+/* The free value that a held word was taken from: what its release writes back. */
+static inline unsigned pool_lock_deaths(uint64_t word)
+{
+    return (unsigned)(word >> POOL_LOCK_DEATHS_SHIFT) & POOL_LOCK_DEATHS_MAX;
+}
+
+/* The same acquisition of a lock whose free value is `deaths`. */
+static inline uint64_t pool_lock_taken_from(uint64_t word, uint64_t deaths)
+{
+    return (word & ~((uint64_t)POOL_LOCK_DEATHS_MAX << POOL_LOCK_DEATHS_SHIFT)) |
+           deaths << POOL_LOCK_DEATHS_SHIFT;
+}
+
+/* What a held word becomes when its holder died with it. */
+static inline uint64_t pool_lock_mended(uint64_t word)
+{
+    unsigned deaths = pool_lock_deaths(word);
+    return deaths < POOL_LOCK_DEATHS_MAX ? deaths + 1 : deaths;
 }
 
 static inline struct fabric_identity pool_lock_owner(uint64_t word)

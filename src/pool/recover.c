@@ -4,7 +4,7 @@
  *   1  its heartbeat: alive (or joining) to fenced, by CAS
  *   2  fenced at every memory node, and at every living member that can be reached
  *   3  its intents whose home lock it still holds are redone
- *   4  its locks are released
+ *   4  its locks are released, and marked: a holder died here (R9)
  *   5  its memory is swept
  *   6  its slot is freed
  *
@@ -239,7 +239,9 @@ static enum pando_status write_co(struct recovery *recovery, fabric_address addr
 }
 
 /* Images first, each completed; then the intent is cleared; only then may others have the locks. Were
- * one released before, what they write could be undone by the next who finds the intent. */
+ * one released before, what they write could be undone by the next who finds the intent. The words
+ * get back the value they were taken from: all that the dead one had begun under them is done, so this
+ * death left nothing to mend. */
 static enum pando_status redo_co(struct recovery *recovery, fabric_address slot)
 {
     const struct intent *intent = recovery->intent;
@@ -252,11 +254,12 @@ static enum pando_status redo_co(struct recovery *recovery, fabric_address slot)
     if (status == PANDO_OK)
         status = write_co(recovery, slot, &zero, sizeof(zero));
     for (uint32_t i = 0; i < intent->lock_count && status == PANDO_OK; i++)
-        status = pool_word_cas_co(recovery->session, intent->locks[i].address,
-                                  intent->locks[i].word, 0, &old);
-    if (status == PANDO_OK && intent->home.address != 0)
         status =
-            pool_word_cas_co(recovery->session, intent->home.address, intent->home.word, 0, &old);
+            pool_word_cas_co(recovery->session, intent->locks[i].address, intent->locks[i].word,
+                             pool_lock_deaths(intent->locks[i].word), &old);
+    if (status == PANDO_OK && intent->home.address != 0)
+        status = pool_word_cas_co(recovery->session, intent->home.address, intent->home.word,
+                                  pool_lock_deaths(intent->home.word), &old);
     return status;
 }
 
@@ -349,8 +352,9 @@ static enum pando_status release_locks_co(struct recovery *recovery, uint16_t no
         status = pool_submit_co(recovery->session, node, &read, 1);
         for (uint64_t i = 0; i < count && status == PANDO_OK; i++) {
             uint64_t old;
-            if (words[i] != 0 && not_later(pool_lock_owner(words[i]), recovery->dead))
-                status = pool_word_cas_co(recovery->session, at + i * 8, words[i], 0, &old);
+            if (!pool_lock_free(words[i]) && not_later(pool_lock_owner(words[i]), recovery->dead))
+                status = pool_word_cas_co(recovery->session, at + i * 8, words[i],
+                                          pool_lock_mended(words[i]), &old);
         }
     }
     return status;

@@ -184,7 +184,8 @@ static enum pando_status commit_two_nodes_co(struct pool_session *session, struc
     struct fabric_op put_far = write_account(far);
     struct fabric_op near[] = {write_account(home),
                                fabric_write(fabric_address_offset(slot), &zero, 8)};
-    struct fabric_op unlock = fabric_write(fabric_address_offset(home->lock.address), &zero, 8);
+    struct fabric_op unlock =
+        fabric_write(fabric_address_offset(home->lock.address), pool_lock_release(&home->lock), 8);
     enum pando_status status = PANDO_BROKEN;
 
     /* All of this may be repeated while both locks are ours. */
@@ -234,8 +235,10 @@ static enum pando_status commit_co(struct pool_session *session, struct side *ho
         };
         uint32_t count = 4;
         if (other->own_lock)
-            ops[count++] = fabric_write(fabric_address_offset(other->lock.address), &zero, 8);
-        ops[count++] = fabric_write(fabric_address_offset(home->lock.address), &zero, 8);
+            ops[count++] = fabric_write(fabric_address_offset(other->lock.address),
+                                        pool_lock_release(&other->lock), 8);
+        ops[count++] = fabric_write(fabric_address_offset(home->lock.address),
+                                    pool_lock_release(&home->lock), 8);
         status = commit_list_co(session, home, ops, count);
     }
     if (status == PANDO_OK)
@@ -395,7 +398,7 @@ static void check_locks_co(struct pool_session *session)
         struct fabric_op read = fabric_read(FABRIC_DEVICE, words, sizeof(words));
         CHECK_OK(pool_submit_co(session, node, &read, 1));
         for (int i = 0; i < POOL_LOCKS; i++) {
-            if (words[i] != 0)
+            if (!pool_lock_free(words[i]))
                 violate("a lock is still held in the end");
         }
     }

@@ -84,8 +84,8 @@ enum pando_status dex_change_co(struct dex *self, struct dex_scratch *scratch,
     if (slot != 0)
         ops[count++] = fabric_write(fabric_address_offset(slot), &zero, sizeof(zero));
     if (change->lock != NULL) {
-        ops[count++] =
-            fabric_write(fabric_address_offset(change->lock->address), &zero, sizeof(zero));
+        ops[count++] = fabric_write(fabric_address_offset(change->lock->address),
+                                    pool_lock_release(change->lock), sizeof(uint64_t));
         status = pool_persist_unlock_co(self->base.session, change->lock, ops, count,
                                         &self->table->closing);
     } else {

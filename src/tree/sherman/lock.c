@@ -7,8 +7,10 @@
 #include "base/assert.h"
 #include "tree/sherman/sherman_int.h"
 
-static const uint64_t zero;
-enum { PATIENCE_LEASES = 10 };
+enum {
+    PATIENCE_LEASES = 10,
+    AT_ONCE = 4, /* tries without a pause, when a free word was another than expected */
+};
 
 static fabric_address lock_address(const struct sherman *self, fabric_address node)
 {
@@ -22,15 +24,23 @@ static void lock_forget(struct sherman *self, struct sherman_lock *lock)
     lock->held = false;
 }
 
-/* One try: CAS, and the node's READ behind it or in a list of its own. *taken says whether it is
- * ours. */
+/* What one try for a lock came to. */
+struct attempt {
+    bool taken;     /* it is ours */
+    bool at_once;   /* it was free, but marked: the word is made for that now, try again */
+    unsigned marks; /* how often that happened */
+    uint64_t found; /* else the word that was there */
+};
+
+/* One try: CAS, and the node's READ behind it or in a list of its own. The first expects 0. */
 static enum pando_status try_co(struct sherman *self, struct sherman_lock *lock,
-                                fabric_address node, uint8_t *bytes, uint64_t *found)
+                                fabric_address node, uint8_t *bytes, struct attempt *attempt)
 {
     struct sherman_table *table = self->table;
     uint16_t target = fabric_address_node(lock->global.address);
     struct fabric_op ops[] = {
-        fabric_cas(fabric_address_offset(lock->global.address), 0, lock->global.word),
+        fabric_cas(fabric_address_offset(lock->global.address), pool_lock_deaths(lock->global.word),
+                   lock->global.word),
         fabric_read(fabric_address_offset(node), bytes, table->layout.node_bytes),
     };
     bool together = table->on.lockread && bytes != NULL;
@@ -38,10 +48,18 @@ static enum pando_status try_co(struct sherman *self, struct sherman_lock *lock,
     if (status != PANDO_OK)
         return status;
     /* After a broken endpoint an earlier try of ours may have gone through. */
-    *found = ops[0].old == lock->global.word ? 0 : ops[0].old;
-    if (*found != 0 || together || bytes == NULL)
-        return PANDO_OK;
-    return pool_submit_co(self->base.session, target, &ops[1], 1);
+    uint64_t old = ops[0].old;
+    attempt->taken = old == pool_lock_deaths(lock->global.word) || old == lock->global.word;
+    if (attempt->taken)
+        return together || bytes == NULL ? PANDO_OK
+                                         : pool_submit_co(self->base.session, target, &ops[1], 1);
+    attempt->found = old;
+    if (pool_lock_free(old)) {
+        lock->global.word = pool_lock_taken_from(lock->global.word, old);
+        attempt->at_once = attempt->marks++ < AT_ONCE;
+        attempt->found = 0;
+    }
+    return PANDO_OK;
 }
 
 static enum pando_status global_lock_co(struct sherman *self, struct sherman_lock *lock,
@@ -51,19 +69,22 @@ static enum pando_status global_lock_co(struct sherman *self, struct sherman_loc
     uint64_t deadline_ns = rt_coarse_ns() + PATIENCE_LEASES * pool_lease_ns(self->table->pool);
 
     lock->global.word = pool_lock_new_word(self->table->pool);
-    for (;;) {
-        uint64_t found = 0;
-        enum pando_status status = try_co(self, lock, node, bytes, &found);
-        if (status == PANDO_OK && found == 0)
+    for (unsigned marks = 0;;) {
+        struct attempt attempt = {.marks = marks};
+        enum pando_status status = try_co(self, lock, node, bytes, &attempt);
+        if (status == PANDO_OK && attempt.taken)
             return PANDO_OK;
         if (status != PANDO_OK && status != PANDO_BROKEN)
             return status;
+        marks = attempt.marks;
+        if (attempt.at_once)
+            continue;
         fabric_endpoint_counters(
             pool_endpoint(self->base.session, fabric_address_node(lock->global.address)))
             ->retries++;
         if (self->table->on.backoff || status == PANDO_BROKEN)
-            status =
-                pool_lock_backoff_co(self->base.session, lock->global.address, found, &backoff);
+            status = pool_lock_backoff_co(self->base.session, lock->global.address, attempt.found,
+                                          &backoff);
         else
             status = rt_now_ns() > deadline_ns ? PANDO_TIMEOUT : PANDO_OK;
         if (status != PANDO_OK)
@@ -141,14 +162,16 @@ enum pando_status sherman_try_lock_co(struct sherman *self, fabric_address node,
                                       struct sherman_lock *lock)
 {
     struct sherman_table *table = self->table;
-    uint64_t found = 0;
+    struct attempt attempt = {0};
 
-    *lock = (struct sherman_lock){.global.address = lock_address(self, node)};
+    *lock = (struct sherman_lock){.global.address = lock_address(self, node), .node = node};
     if (table->on.hierarchical && !local_lock_try(table->locks, lock->global.address, &lock->local))
         return PANDO_BUSY;
     lock->held = true;
     lock->global.word = pool_lock_new_word(table->pool);
-    enum pando_status status = try_co(self, lock, node, NULL, &found);
+    enum pando_status status = try_co(self, lock, node, NULL, &attempt);
+    if (status == PANDO_OK && attempt.at_once)
+        status = try_co(self, lock, node, NULL, &attempt);
     if (status == PANDO_BROKEN) {
         /* It may have been taken: find out, and let go of it. */
         bool free_now;
@@ -157,7 +180,7 @@ enum pando_status sherman_try_lock_co(struct sherman *self, fabric_address node,
             return PANDO_OK;
         if (status == PANDO_OK)
             status = PANDO_BUSY;
-    } else if (status == PANDO_OK && found != 0) {
+    } else if (status == PANDO_OK && !attempt.taken) {
         status = PANDO_BUSY;
     }
     if (status != PANDO_OK)
@@ -189,6 +212,15 @@ static struct local_lock_gift gift_of(const struct sherman *self, const struct s
     return (struct local_lock_gift){lock->node, lock->known, node_bytes};
 }
 
+/* R9: the release writes back what was found, less the deaths that were found to have left a torn cell. */
+static const uint64_t *free_word(const struct sherman_lock *lock)
+{
+    unsigned deaths = pool_lock_deaths(lock->global.word);
+    if (deaths < POOL_LOCK_DEATHS_MAX)
+        deaths -= lock->mended < deaths ? lock->mended : deaths;
+    return &pool_lock_frees[deaths];
+}
+
 enum pando_status sherman_commit_co(struct sherman *self, struct sherman_lock *lock,
                                     struct fabric_op *ops, uint32_t count)
 {
@@ -199,16 +231,18 @@ enum pando_status sherman_commit_co(struct sherman *self, struct sherman_lock *l
 
     pando_assert(lock->held);
     lock->local.word = lock->global.word;
-    bool handover = table->on.hierarchical && local_lock_successor(table->locks, &lock->local);
+    /* Whoever mended a cell takes the mark away with its release: it is not handed over. */
+    bool handover = table->on.hierarchical && lock->mended == 0 &&
+                    local_lock_successor(table->locks, &lock->local);
     if (handover || lock->alone || !table->on.combine) {
         if (count > 0)
             status = sherman_write_co(self, node, ops, count);
         if (status == PANDO_OK && !handover && !lock->alone) {
-            struct fabric_op unlock = fabric_write(word_at, &zero, sizeof(zero));
+            struct fabric_op unlock = fabric_write(word_at, free_word(lock), sizeof(uint64_t));
             status = pool_persist_unlock_co(self->base.session, &lock->global, &unlock, 1, NULL);
         }
     } else {
-        fabric_write_at(&ops[count], word_at, &zero, sizeof(zero));
+        fabric_write_at(&ops[count], word_at, free_word(lock), sizeof(uint64_t));
         status = pool_persist_unlock_co(self->base.session, &lock->global, ops, count + 1, NULL);
     }
     struct local_lock_gift gift = {0};

@@ -44,7 +44,8 @@ struct sherman_table {
     struct local_locks *locks;
     _Atomic uint64_t root;       /* as last seen */
     _Atomic uint32_t root_level; /* likewise */
-    _Atomic uint64_t rereads, splits, merges, repairs;
+    _Atomic uint64_t rereads, splits, merges, repairs, damage;
+    _Atomic uint64_t damage_said, damage_said_ns; /* which node was logged last, and when */
     struct rt_latch handles_latch;
     struct list handles;             /* of struct sherman */
     uint64_t gone_hits, gone_misses; /* of those that are no more */
@@ -131,7 +132,8 @@ struct sherman_lock {
     struct pool_lock global;
     struct local_lock_grant local;
     bool held;
-    bool alone; /* the local one only: global.word is 0 */
+    bool alone;     /* the local one only: global.word is 0 */
+    uint8_t mended; /* torn cells that were mended under it */
     fabric_address node;
     uint8_t *known; /* the node's bytes as they were read; NULL: they are not to be passed on */
 };
@@ -177,6 +179,27 @@ enum pando_status sherman_modify_co(struct engine *engine, struct slice key, uns
  * its writer waited for. TIMEOUT after the last. */
 PANDO_MUST_CHECK enum pando_status sherman_torn_co(struct sherman *self, struct slice key,
                                                    unsigned *looks);
+
+/* Locks the leaf that covers the key and mends what a writer left there that died (R18). CORRUPT: it is
+ * damaged, which is logged and counted. */
+PANDO_MUST_CHECK enum pando_status sherman_mend_co(struct sherman *self, struct slice key);
+
+/* ---- damage.c -------------------------------------------------------------------------------- */
+
+/* Counts and logs damage that was proven; the key tells which part of the table is concerned. Returns
+ * CORRUPT. */
+PANDO_MUST_CHECK enum pando_status sherman_damaged(struct sherman *self, fabric_address address,
+                                                   struct slice key, const char *what);
+
+/* The way to the target led to an address where no valid node was found. CORRUPT: there is none though
+ * one is linked. AGAIN: start over. No lock is held. */
+PANDO_MUST_CHECK enum pando_status sherman_suspect_co(struct sherman *self,
+                                                      const struct sherman_target *target,
+                                                      fabric_address address);
+
+/* A key, or the beginning of a long one, for people. */
+enum { SHERMAN_KEY_TEXT = 128 };
+void sherman_key_text(struct slice key, char out[SHERMAN_KEY_TEXT]);
 
 /* ---- split.c --------------------------------------------------------------------------------- */
 
