@@ -418,6 +418,7 @@ struct pando_table_counters {
     size_t size;
     uint64_t cache_hits, cache_misses, cache_bytes, cache_entries;
     uint64_t rereads, splits, merges, repairs, lock_waits, handovers;
+    uint64_t damage; /* calls that met damaged memory: PANDO_CORRUPT */
 };
 
 /* What the process's calls on the table have met since it was opened here. Set `size`. */

@@ -397,6 +397,7 @@ void engine_stats_add(struct engine_stats *sum, const struct engine_stats *more)
     sum->splits += more->splits;
     sum->merges += more->merges;
     sum->repairs += more->repairs;
+    sum->damage += more->damage;
     sum->lock_waits += more->lock_waits;
     sum->handovers += more->handovers;
     sum->forwarded += more->forwarded;

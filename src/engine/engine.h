@@ -189,6 +189,7 @@ struct engine_stats {
     uint64_t cache_hits, cache_misses, cache_bytes, cache_entries;
     uint64_t rereads; /* nodes read again because they were torn or stale */
     uint64_t splits, merges, repairs;
+    uint64_t damage; /* operations that met damage: they returned CORRUPT */
     uint64_t lock_waits, handovers;
     uint64_t forwarded;              /* operations that another process did for this one */
     uint64_t moves;                  /* of keys to another owner, and from one that had died */

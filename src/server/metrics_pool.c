@@ -179,6 +179,8 @@ void metrics_engine(struct metrics *metrics, const struct engine_stats *stats)
                 stats->merges);
     metrics_one(metrics, "pando_index_repairs_total", METRICS_COUNTER,
                 "Nodes mended that a dead writer left.", stats->repairs);
+    metrics_one(metrics, "pando_index_damage_total", METRICS_COUNTER,
+                "Operations that met damaged memory.", stats->damage);
     metrics_one(metrics, "pando_index_lock_waits_total", METRICS_COUNTER,
                 "Waits for a lock that this process held itself.", stats->lock_waits);
     metrics_one(metrics, "pando_index_lock_handovers_total", METRICS_COUNTER,

@@ -264,6 +264,7 @@ enum pando_status pando_table_counters(struct pando_table *table, struct pando_t
         .repairs = stats->repairs,
         .lock_waits = stats->lock_waits,
         .handovers = stats->handovers,
+        .damage = stats->damage,
     };
     memcpy(out, &counters, counters.size);
     return PANDO_OK;

@@ -1,6 +1,7 @@
 /*
  * R19: a cell that somebody left torn when it died is mended by whoever meets it, a scan or a get, also
- * of a key that lies elsewhere in the leaf's range.
+ * of a key that lies elsewhere in the leaf's range. That somebody died is what its lock word says; each
+ * death excuses one cell, and nothing is mended without one.
  */
 #include "sim/dex_world.h"
 #include "sim/numbered.h"
@@ -13,9 +14,19 @@ static const struct engine_shape shape = {
     .key_size = 8, .value_size = 8, .key_max = 8, .value_inline = 8, .node_bytes = 1024};
 
 static bool done;
+static fabric_address lock;
 
-/* As a one-word update leaves it when its writer dies: the pair is good, its check is not. */
-static void tear_co(struct engine *engine)
+static void check_lock_co(struct engine *engine, uint64_t expected)
+{
+    uint64_t word;
+    struct fabric_op read = fabric_read(fabric_address_offset(lock), &word, sizeof(word));
+    CHECK_OK(pool_submit_co(engine->session, fabric_address_node(lock), &read, 1));
+    CHECK_EQ_U64(word, expected);
+}
+
+/* As a one-word update leaves it when its writer dies: the pair is good, its check is not; and its lock
+ * is marked by recovery with so many deaths. */
+static void tear_co(struct engine *engine, uint64_t deaths)
 {
     struct sherman *self = sherman_of(engine);
     struct scratch *scratch = scratch_take(self);
@@ -31,6 +42,9 @@ static void tear_co(struct engine *engine)
     struct fabric_op write =
         fabric_write(fabric_address_offset(header.address) + slot.offset, &word, sizeof(word));
     CHECK_OK(pool_submit_co(self->base.session, fabric_address_node(header.address), &write, 1));
+    lock = pool_lock_for(self->table->pool, header.address);
+    struct fabric_op mark = fabric_write(fabric_address_offset(lock), &deaths, sizeof(deaths));
+    CHECK_OK(pool_submit_co(self->base.session, fabric_address_node(lock), &mark, 1));
     scratch_give(self, scratch);
 }
 
@@ -48,6 +62,27 @@ static void get_co(struct engine *engine, uint64_t number)
     size_t size;
     CHECK_OK(engine_get_co(engine, number_key(number, &key), &value, sizeof(value), &size));
     CHECK_EQ_U64(value, number);
+}
+
+/* Nobody died: the pair is not there to be had, everything else is. */
+static void corrupt_co(struct engine *engine)
+{
+    struct engine_range range = {.no_high = true};
+    unsigned count = 0;
+    uint64_t key, value, begin_ns = rt_now_ns();
+    size_t size;
+
+    CHECK_STATUS(engine_get_co(engine, number_key(TORN, &key), &value, sizeof(value), &size),
+                 PANDO_CORRUPT);
+    CHECK_STATUS(engine_put_co(engine, number_key(TORN, &key), slice_of(&value, sizeof(value)),
+                               ENGINE_UPSERT),
+                 PANDO_CORRUPT);
+    CHECK_STATUS(engine_scan_co(engine, &range, count_pair, &count), PANDO_CORRUPT);
+    CHECK(rt_now_ns() - begin_ns < RT_NS_PER_S);
+    for (uint64_t i = 0; i < KEYS; i++) {
+        if (i != TORN)
+            get_co(engine, i);
+    }
 }
 
 static void member_task(void *arg)
@@ -68,15 +103,25 @@ static void member_task(void *arg)
         CHECK_OK(
             engine_put_co(engine, number_key(i, &key), slice_of(&i, sizeof(i)), ENGINE_INSERT));
     }
-    tear_co(engine);
+    tear_co(engine, 1);
     scan_all_co(engine, false);
-    tear_co(engine);
+    check_lock_co(engine, 0);
+    tear_co(engine, 3);
     scan_all_co(engine, true);
-    tear_co(engine);
+    check_lock_co(engine, 2);
+    tear_co(engine, POOL_LOCK_DEATHS_MAX);
     get_co(engine, TORN);
+    check_lock_co(engine, POOL_LOCK_DEATHS_MAX); /* as many as there may be */
     engine_stats(self.table, &stats);
     CHECK_EQ_U64(stats.repairs, 3);
+    CHECK_EQ_U64(stats.damage, 0);
     scan_all_co(engine, false);
+    tear_co(engine, 0);
+    corrupt_co(engine);
+    engine_stats(self.table, &stats);
+    CHECK_EQ_U64(stats.repairs, 3);
+    CHECK(stats.damage > 0);
+    check_lock_co(engine, 0);
     engine_detach_co(engine);
     engine_close_co(self.table, self.session);
     dex_leave_co(&self);

@@ -144,9 +144,8 @@ static inline bool empty_valid(const struct node_layout *layout, const struct no
     return word == check->word;
 }
 
-/* Whether the cells end at the end of the node, or with the right word. */
-static bool end_valid(const struct node_layout *layout, const struct node_header *header,
-                      const uint8_t *bytes, uint32_t offset)
+bool leaf_end_valid(const struct node_layout *layout, const struct node_header *header,
+                    const uint8_t *bytes, uint32_t offset)
 {
     return layout->fixed || offset == layout->node_bytes ||
            load_u64(bytes + offset) == leaf_end_word(layout, header);
@@ -161,6 +160,16 @@ static inline bool leaf_cell_whole(const struct node_layout *layout,
         return leaf_cell_valid(layout, header, bytes, offset, cell_bytes);
     return cell == LEAF_CELL_EMPTY &&
            empty_valid(layout, header, check, cell_bytes, load_u64(bytes + offset));
+}
+
+bool leaf_cell_sound(const struct node_layout *layout, const struct node_header *header,
+                     const uint8_t *bytes, uint32_t offset, uint32_t cell_bytes,
+                     enum leaf_cell cell)
+{
+    struct empty_check check = {0};
+    struct node_entry entry;
+    return leaf_cell_whole(layout, header, bytes, offset, cell_bytes, cell, &check) &&
+           (cell != LEAF_CELL_PAIR || leaf_cell_entry(layout, bytes, offset, cell_bytes, &entry));
 }
 
 /* Whether every cell, empty or not, is whole and of the header's version, and its sizes fit. */
@@ -180,7 +189,7 @@ static bool leaf_whole(const struct node_layout *layout, const struct node_heade
             return false;
         offset += cell_bytes;
     }
-    return end_valid(layout, header, bytes, offset);
+    return leaf_end_valid(layout, header, bytes, offset);
 }
 
 /* ---- finding --------------------------------------------------------------------------------- */
@@ -312,7 +321,7 @@ bool leaf_place(const struct node_layout *layout, const struct node_header *head
     }
     if (best != UINT32_MAX)
         return true;
-    if (layout->fixed || !end_valid(layout, header, bytes, at) ||
+    if (layout->fixed || !leaf_end_valid(layout, header, bytes, at) ||
         !place_at_tail(layout, header, bytes, at, need, cell_bytes))
         return false;
     *offset = at;
@@ -446,7 +455,7 @@ bool leaf_entries(const struct node_layout *layout, const struct node_header *he
         }
         offset += cell_bytes;
     }
-    if (checked && !end_valid(layout, header, bytes, offset))
+    if (checked && !leaf_end_valid(layout, header, bytes, offset))
         return false;
     *count = found;
     if (found <= SORT_WORDS_MAX && sort_by_words(entries, words, found))

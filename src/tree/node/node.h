@@ -162,11 +162,13 @@ uint32_t leaf_split_point(const struct node_layout *layout, const struct node_en
                           uint32_t count, bool appending);
 
 /* R18, R19: after its writer died in the middle of a one-word update, a cell has a payload that is
- * right and a check that is not. Recomputes the checks of cells whose sizes are sound, clears the
- * others, and of two cells with one key the second. The header cell must be valid, the leaf locked,
- * and its intents redone. Afterwards leaf_entries succeeds. Returns how many cells were changed. */
-uint32_t leaf_repair(const struct node_layout *layout, const struct node_header *header,
-                     uint8_t *bytes);
+ * right and a check that is not. Recomputes the checks of up to `most` such cells, as many as holders
+ * of the leaf's lock have died. Returns how many there were; -1, and nothing changed, if the leaf has
+ * more of them, or anything that such an update cannot have left: then it is damaged. The header cell
+ * must be valid, the leaf locked, and its intents redone. */
+enum { LEAF_REPAIRS_MAX = 7 };
+int leaf_repair(const struct node_layout *layout, const struct node_header *header, uint8_t *bytes,
+                unsigned most);
 
 /* ---- inner nodes ----------------------------------------------------------------------------- */
 

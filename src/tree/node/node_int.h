@@ -133,6 +133,15 @@ bool leaf_cell_entry(const struct node_layout *layout, const uint8_t *bytes, uin
 bool leaf_cell_valid(const struct node_layout *layout, const struct node_header *header,
                      const uint8_t *bytes, uint32_t offset, uint32_t cell_bytes);
 
+/* Whether a cell, as leaf_cell_at said it is, is whole and of the header's version, and its sizes fit. */
+bool leaf_cell_sound(const struct node_layout *layout, const struct node_header *header,
+                     const uint8_t *bytes, uint32_t offset, uint32_t cell_bytes,
+                     enum leaf_cell cell);
+
+/* Whether the cells end at the end of the node, or with the right word. */
+bool leaf_end_valid(const struct node_layout *layout, const struct node_header *header,
+                    const uint8_t *bytes, uint32_t offset);
+
 /* The word that ends a packed leaf. */
 static inline uint64_t leaf_end_word(const struct node_layout *layout,
                                      const struct node_header *header)

@@ -20,7 +20,7 @@ static bool entries_of(struct sherman *self, struct scratch *scratch,
     const struct node_layout *layout = &self->table->layout;
     if (leaf_entries(layout, header, scratch->node, scratch->entries, count))
         return true;
-    (void)leaf_repair(layout, header, scratch->node);
+    (void)leaf_repair(layout, header, scratch->node, LEAF_REPAIRS_MAX);
     return leaf_entries(layout, header, scratch->node, scratch->entries, count);
 }
 

@@ -90,13 +90,14 @@ static enum pando_status descend_co(struct sherman *self, const struct sherman_t
     struct index_cache_hit hit;
     fabric_address address;
     int expected_level = -1; /* any: the root's is not known */
-    bool moved_right = false, parent_read = false;
+    bool moved_right = false, parent_read = false, cached = false;
     enum pando_status status;
 
     if (use_cache && table->on.cache &&
         index_cache_find(table->cache, target->key, target->level, target->before, &hit)) {
         address = hit.child;
         expected_level = hit.child_level;
+        cached = true;
     } else {
         status = sherman_root_co(self, false, &address);
         if (status != PANDO_OK)
@@ -107,9 +108,10 @@ static enum pando_status descend_co(struct sherman *self, const struct sherman_t
     for (int moves = 0; moves < MOVES_RIGHT_MAX;) {
         status = sherman_read_co(self, address, bytes, header);
         if (status == PANDO_STALE)
-            return PANDO_AGAIN;
+            return cached ? PANDO_AGAIN : sherman_suspect_co(self, target, address);
         if (status != PANDO_OK)
             return status;
+        cached = false;
         if (expected_level >= 0 && header->level != expected_level)
             return PANDO_AGAIN;
         if (expected_level < 0) {

@@ -5,7 +5,8 @@
  *   before the first write    a lock: released by recovery
  *   an update of one word     a cell whose check is wrong and whose payload is the old or the new
  *   one:
- *                             repaired by whoever meets it under the lock (leaf_repair)
+ *                             repaired by whoever meets it under the lock, which recovery has
+ *                             marked (leaf_repair, R9)
  *   any other update          an intent: redone by recovery before it releases the lock
  *   an insertion              its header word is written last: before it, the slot is still empty
  */
@@ -25,9 +26,11 @@ struct change {
     struct node_header header;
     struct slice key;
     unsigned how;        /* ENGINE_BLIND, ENGINE_ANYWHERE */
-    engine_modify_fn fn; /* NULL: see sherman_torn_co */
+    engine_modify_fn fn; /* NULL: see sherman_mend_co */
     void *context;
-    bool looked; /* found and slot are known with the lock */
+    bool looked;   /* found and slot are known with the lock */
+    bool headless; /* where the leaf should be there was no valid header, in spite of the lock */
+    bool reread;   /* a cell was invalid under the lock once, and is read again */
     enum leaf_find found;
     struct leaf_slot slot;
     blob_ref old_blob, new_blob;
@@ -105,6 +108,36 @@ static enum pando_status commit_whole_leaf_co(struct change *change, uint32_t co
     return sherman_commit_co(self, &change->lock, ops, 1);
 }
 
+/* R19: under the lock nobody is changing the leaf, so a cell that is invalid was left by a holder that
+ * died, or is damaged. Mends no more cells than the lock word says that holders have died. AGAIN: mended,
+ * or to be read once more. */
+static enum pando_status repair_co(struct change *change)
+{
+    struct sherman *self = change->self;
+    const struct node_layout *layout = &self->table->layout;
+    uint8_t *image = change->scratch->image;
+    unsigned deaths = pool_lock_deaths(change->lock.global.word);
+
+    memcpy(image, change->scratch->node, layout->node_bytes);
+    int mended = leaf_repair(layout, &change->header, image, deaths);
+    if (mended > 0) {
+        change->lock.mended = (uint8_t)mended;
+        change->lock.known = NULL;
+        sherman_count(&self->table->repairs);
+        enum pando_status status = commit_with_intent_co(change, 0, image, layout->node_bytes);
+        return status == PANDO_OK ? PANDO_AGAIN : status;
+    }
+    enum pando_status released = sherman_unlock_co(self, &change->lock);
+    if (released != PANDO_OK)
+        return released;
+    if (!change->reread) {
+        change->reread = true;
+        return PANDO_AGAIN;
+    }
+    return sherman_damaged(self, change->header.address, change->key,
+                           "a cell that no dead writer can have left");
+}
+
 /* ---- storing --------------------------------------------------------------------------------- */
 
 /* The pairs of the leaf with this one in its place; false if the leaf is torn. */
@@ -138,10 +171,8 @@ static enum pando_status rewrite_co(struct change *change, const struct node_ent
     uint32_t count;
     bool last = false;
     change->lock.known = NULL; /* it becomes another one */
-    if (!entries_with(change, entry, &count, &last)) {
-        enum pando_status released = sherman_unlock_co(change->self, &change->lock);
-        return released == PANDO_OK ? PANDO_AGAIN : released;
-    }
+    if (!entries_with(change, entry, &count, &last))
+        return repair_co(change);
     return sherman_rewrite_co(change->self, &change->lock, change->scratch, &change->header, count,
                               last && change->header.no_high);
 }
@@ -150,7 +181,7 @@ static enum pando_status rewrite_co(struct change *change, const struct node_ent
 static void change_begin(struct change *change)
 {
     change->lock.local.done = false;
-    change->looked = false;
+    change->looked = change->headless = false;
     change->slot = (struct leaf_slot){0};
     change->old_blob = change->new_blob = 0;
     change->shrunk = false;
@@ -401,19 +432,6 @@ static enum pando_status decide_co(struct change *change)
     return sherman_unlock_co(self, &change->lock);
 }
 
-/* R19: cells that are invalid under the lock were left by somebody who died while updating them. */
-static enum pando_status repair_co(struct change *change)
-{
-    struct sherman *self = change->self;
-    uint32_t bytes = self->table->layout.node_bytes;
-
-    memcpy(change->scratch->image, change->scratch->node, bytes);
-    (void)leaf_repair(&self->table->layout, &change->header, change->scratch->image);
-    sherman_count(&self->table->repairs);
-    enum pando_status status = commit_with_intent_co(change, 0, change->scratch->image, bytes);
-    return status == PANDO_OK ? PANDO_AGAIN : status;
-}
-
 /* Nothing is wanted but that the leaf is whole. */
 static enum pando_status mend_co(struct change *change)
 {
@@ -451,8 +469,8 @@ static enum sherman_fit look(struct change *change, fabric_address address)
         change->found = LEAF_FOUND;
         return FIT;
     }
-    if (!node_header_read(&table->layout, address, bytes, &change->header) ||
-        change->header.level != 0)
+    change->headless = !node_header_read(&table->layout, address, bytes, &change->header);
+    if (change->headless || change->header.level != 0)
         return FIT_NOT;
     return sherman_fits(change->self, &target, &change->header);
 }
@@ -531,6 +549,7 @@ enum pando_status sherman_modify_co(struct engine *engine, struct slice key, uns
     change.how = how;
     change.fn = fn;
     change.context = context;
+    change.reread = false;
     for (;;) {
         change_begin(&change);
         status = once_co(&change);
@@ -538,11 +557,20 @@ enum pando_status sherman_modify_co(struct engine *engine, struct slice key, uns
         if (status != PANDO_AGAIN && status != PANDO_STALE)
             break;
         status = sherman_misled_co(self, &target, &retry);
+        if (status == PANDO_OK && change.headless && retry.count > 1) {
+            struct node_header header;
+            status = sherman_find_co(self, &target, scratch->node, &header); /* knows damage */
+        }
         if (status != PANDO_OK)
             break;
     }
     scratch_give(self, scratch);
     return status;
+}
+
+enum pando_status sherman_mend_co(struct sherman *self, struct slice key)
+{
+    return sherman_modify_co(&self->base, key, 0, NULL, NULL);
 }
 
 enum pando_status sherman_torn_co(struct sherman *self, struct slice key, unsigned *looks)
@@ -554,7 +582,7 @@ enum pando_status sherman_torn_co(struct sherman *self, struct slice key, unsign
     if (look == LOOKS_MAX)
         return PANDO_TIMEOUT;
     if (look == LOOKS_MAX / 2)
-        return sherman_modify_co(&self->base, key, 0, NULL, NULL);
+        return sherman_mend_co(self, key);
     if (look > 0)
         rt_sleep_co(RT_NS_PER_US << (look < DOUBLINGS ? look : DOUBLINGS));
     return PANDO_OK;

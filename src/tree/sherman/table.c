@@ -288,6 +288,7 @@ static void stats(const struct engine_table *base, struct engine_stats *out)
         .splits = atomic_load(&table->splits),
         .merges = atomic_load(&table->merges),
         .repairs = atomic_load(&table->repairs),
+        .damage = atomic_load(&table->damage),
         .lock_waits = locks.waits,
         .handovers = locks.handovers,
     };

@@ -30,6 +30,7 @@ enum {
     PAUSE_DOUBLINGS = 12,
 };
 static const uint64_t PAUSE_MIN_NS = 2 * RT_NS_PER_US;
+static const char CELL_COMPLAINT[] = "a cell of this leaf fails its check, or a key is there twice";
 
 struct key {
     size_t size;
@@ -209,9 +210,7 @@ static enum pando_status check_leaf_co(struct walk *walk, const struct range *ra
     uint32_t count;
     *content = (struct content){0};
     if (!leaf_entries(&walk->self->table->layout, header, scratch->node, scratch->entries, &count))
-        return complain(walk, header->address, scratch->node,
-                        "a cell of this leaf fails its check, or a key is there twice (the next "
-                        "write of that key mends what a writer left that died)");
+        return complain(walk, header->address, scratch->node, CELL_COMPLAINT);
     for (uint32_t i = 0; i < count; i++) {
         const struct node_entry *entry = &scratch->entries[i];
         if (slice_compare(entry->key, range->low) < 0 ||
@@ -292,40 +291,41 @@ static enum pando_status settle_co(struct walk *walk, const struct range *range,
             return status;
         again.hint = 0;
         *verdict = SOUND;
+        if (walk->complaint.what == CELL_COMPLAINT) {
+            /* Mends what a dead writer left; else it is certain at once. */
+            status = sherman_mend_co(walk->self, range->low);
+            if (status == PANDO_CORRUPT) {
+                *verdict = DAMAGED;
+                return PANDO_OK;
+            }
+            if (status != PANDO_OK)
+                return status;
+        }
     } while (walk->complaint.what != NULL && !decide_co(walk, &doubt, verdict));
     return PANDO_OK;
 }
 
 /* ---- saying it ------------------------------------------------------------------------------- */
 
-static void show_key(struct slice key, char *out, size_t out_bytes)
-{
-    enum { SHOWN = 24 };
-    size_t used = 0;
-    for (size_t i = 0; i < key.size && i < SHOWN && used + 8 < out_bytes; i++) {
-        uint8_t byte = key.data[i];
-        bool plain = byte >= 0x20 && byte < 0x7f && byte != '"' && byte != '\\';
-        used += (size_t)snprintf(out + used, out_bytes - used, plain ? "%c" : "\\x%02x", byte);
-    }
-    snprintf(out + used, out_bytes - used, "%s", key.size > SHOWN ? "..." : "");
-}
-
 static void note(struct walk *walk, const struct range *range, enum verdict verdict)
 {
-    char key[128];
+    char low[SHERMAN_KEY_TEXT], high[SHERMAN_KEY_TEXT];
     const struct complaint *complaint = &walk->complaint;
     if (verdict == UNSETTLED) {
         walk->census->unsettled++;
         return;
     }
     walk->census->damaged++;
-    show_key(range->low, key, sizeof(key));
+    sherman_key_text(range->low, low);
+    sherman_key_text(range->high, high);
     if (walk->error_used >= walk->error_bytes)
         return;
     int size = snprintf(walk->error + walk->error_used, walk->error_bytes - walk->error_used,
-                        "%smemory node %u, offset 0x%llx, keys from \"%s\": %s",
-                        walk->error_used > 0 ? "\n" : "", fabric_address_node(complaint->address),
-                        (unsigned long long)fabric_address_offset(complaint->address), key,
+                        "%stable %u, memory node %u, offset 0x%llx, keys from \"%s\" to %s%s%s: %s",
+                        walk->error_used > 0 ? "\n" : "", walk->self->table->id,
+                        fabric_address_node(complaint->address),
+                        (unsigned long long)fabric_address_offset(complaint->address), low,
+                        range->no_high ? "the last" : "\"", high, range->no_high ? "" : "\"",
                         complaint->what);
     walk->error_used += (size_t)size;
 }

@@ -1,0 +1,115 @@
+/*
+ * damage.c - telling damage from changes under way (R19).
+ *
+ * A node or cell that fails its check may be one that somebody is writing, one whose writer died and is
+ * about to be recovered, or bytes of something else that a stale pointer leads to. Under the node's lock
+ * the first two are excluded: whoever writes holds it, and recovery redoes intents before it releases
+ * it. A stale pointer is excluded by the way from the root, read while the lock is held: a node is
+ * unlinked only under its lock. What remains is damage. It is never written over.
+ */
+#include <stdio.h>
+
+#include "base/log.h"
+#include "tree/sherman/sherman_int.h"
+
+enum { MOVES_MAX = 256 };
+static const uint64_t SAY_AGAIN_NS = 10 * RT_NS_PER_S;
+
+void sherman_key_text(struct slice key, char out[SHERMAN_KEY_TEXT])
+{
+    enum { SHOWN = 24 };
+    size_t used = 0;
+    for (size_t i = 0; i < key.size && i < SHOWN; i++) {
+        uint8_t byte = key.data[i];
+        bool plain = byte >= 0x20 && byte < 0x7f && byte != '"' && byte != '\\';
+        used +=
+            (size_t)snprintf(out + used, SHERMAN_KEY_TEXT - used, plain ? "%c" : "\\x%02x", byte);
+    }
+    snprintf(out + used, SHERMAN_KEY_TEXT - used, "%s", key.size > SHOWN ? "..." : "");
+}
+
+/* Whether it was not said lately of this very node. */
+static bool worth_saying(struct sherman_table *table, fabric_address address)
+{
+    uint64_t now_ns = rt_now_ns();
+    bool same = atomic_exchange(&table->damage_said, address) == address;
+    uint64_t said_ns = atomic_load(&table->damage_said_ns);
+    if (same && now_ns - said_ns < SAY_AGAIN_NS)
+        return false;
+    atomic_store(&table->damage_said_ns, now_ns);
+    return true;
+}
+
+enum pando_status sherman_damaged(struct sherman *self, fabric_address address, struct slice key,
+                                  const char *what)
+{
+    struct sherman_table *table = self->table;
+    char text[SHERMAN_KEY_TEXT];
+
+    sherman_count(&table->damage);
+    sherman_key_text(key, text);
+    if (worth_saying(table, address))
+        log_error("damaged node; keys in its range answer CORRUPT until the table is dropped",
+                  log_text("what", what), log_u64("table", table->id),
+                  log_u64("node", fabric_address_node(address)),
+                  log_hex("offset", fabric_address_offset(address)), log_text("key", text));
+    return PANDO_CORRUPT;
+}
+
+/* Whether the way from the root to the target leads to that address. Takes no locks. */
+static enum pando_status leads_to_co(struct sherman *self, const struct sherman_target *target,
+                                     fabric_address address, uint8_t *bytes, bool *leads)
+{
+    const struct node_layout *layout = &self->table->layout;
+    struct node_header header;
+    fabric_address at;
+    uint32_t index;
+    enum pando_status status = sherman_root_co(self, true, &at);
+
+    *leads = false;
+    for (int moves = 0; status == PANDO_OK && moves < MOVES_MAX; moves++) {
+        *leads = at == address;
+        if (*leads || at == 0)
+            return PANDO_OK;
+        status = sherman_read_co(self, at, bytes, &header);
+        if (status != PANDO_OK)
+            break;
+        switch (sherman_fits(self, target, &header)) {
+        case FIT_NOT:
+            return PANDO_OK;
+        case FIT_RIGHT:
+            at = header.sibling;
+            continue;
+        case FIT:
+            break;
+        }
+        if (header.level <= target->level)
+            return PANDO_OK;
+        at = target->before ? inner_child_before(layout, bytes, target->key, &index)
+                            : inner_child(layout, bytes, target->key, &index);
+    }
+    return status == PANDO_STALE ? PANDO_OK : status;
+}
+
+enum pando_status sherman_suspect_co(struct sherman *self, const struct sherman_target *target,
+                                     fabric_address address)
+{
+    struct scratch *scratch = scratch_take(self);
+    struct node_header header;
+    struct sherman_lock lock;
+    bool leads = false;
+
+    enum pando_status status = sherman_lock_co(self, address, scratch->node, &lock);
+    if (status == PANDO_OK) {
+        if (!node_header_read(&self->table->layout, address, scratch->node, &header))
+            status = leads_to_co(self, target, address, scratch->other, &leads);
+        enum pando_status released = sherman_unlock_co(self, &lock);
+        if (status == PANDO_OK)
+            status = released;
+    }
+    scratch_give(self, scratch);
+    if (status != PANDO_OK)
+        return status;
+    return leads ? sherman_damaged(self, address, target->key, "no valid node where one is linked")
+                 : PANDO_AGAIN;
+}
