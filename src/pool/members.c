@@ -16,9 +16,12 @@
 
 enum {
     BEATS_PER_LEASE = 4,
-    LOOKS_PER_LEASE = 2,
+    TRIES_PER_BEAT = 4, /* one that failed is tried again so much sooner: the lease runs */
+    LOOKS_PER_LEASE = 4,
     HUNG_LEASES = 8, /* a loop that has not turned for so long takes the member with it */
 };
+
+static const uint64_t LEASE_MAX_NS = 60 * RT_NS_PER_S;
 
 fabric_address pool_heartbeat_address(const struct pool *pool, uint16_t member)
 {
@@ -70,19 +73,12 @@ static void become(struct pool *pool)
     pool_answers_begin(pool);
 }
 
-enum pando_status pool_member_join_co(struct pool *pool, struct fabric_endpoint *endpoint,
-                                      const char *name)
+/* Says who it is and that it lives. On an endpoint of the member itself: were this joiner declared
+ * dead meanwhile and its slot given to another, the list must not overwrite that one's record. */
+static enum pando_status announce_co(struct pool *pool, struct fabric_endpoint *endpoint,
+                                     const char *name)
 {
-    uint64_t *beats = malloc(POOL_MEMBERS * sizeof(*beats));
-    if (beats == NULL)
-        return PANDO_NO_MEMORY;
-    enum pando_status status = take_slot_co(pool, endpoint, beats);
-    free(beats);
-    if (status != PANDO_OK)
-        return status;
-
     uint16_t member = pool->identity.member;
-    become(pool);
     struct pool_record record = {.lease_ns = pool->lease_ns, .node = fabric_self(pool->fabric)};
     snprintf(record.name, sizeof(record.name), "%s", name);
     snprintf(record.location, sizeof(record.location), "%s", fabric_location(pool->fabric));
@@ -95,7 +91,7 @@ enum pando_status pool_member_join_co(struct pool *pool, struct fabric_endpoint 
         fabric_cas(fabric_address_offset(pool_heartbeat_address(pool, member)), pool->beat,
                    pool_heartbeat_pack(alive)),
     };
-    status = fabric_submit_co(endpoint, ops, 2);
+    enum pando_status status = fabric_submit_co(endpoint, ops, 2);
     if (status != PANDO_OK)
         return status;
     if (ops[1].old != pool->beat)
@@ -105,12 +101,41 @@ enum pando_status pool_member_join_co(struct pool *pool, struct fabric_endpoint 
     return PANDO_OK;
 }
 
+enum pando_status pool_member_join_co(struct pool *pool, struct fabric_endpoint *endpoint,
+                                      const char *name)
+{
+    uint64_t *beats = malloc(POOL_MEMBERS * sizeof(*beats));
+    if (beats == NULL)
+        return PANDO_NO_MEMORY;
+    enum pando_status status = take_slot_co(pool, endpoint, beats);
+    free(beats);
+    if (status != PANDO_OK)
+        return status;
+    become(pool);
+    struct fabric_endpoint *own;
+    status = fabric_connect_co(pool->fabric, 0, &own);
+    if (status != PANDO_OK)
+        return status;
+    status = announce_co(pool, own, name);
+    fabric_disconnect_co(own);
+    return status;
+}
+
 /* ---- heartbeats ------------------------------------------------------------------------------ */
+
+/* Whether the session's loop has not turned for a good part of a lease. */
+static bool stood_still(const struct pool_session *session)
+{
+    uint64_t ticked_ns = atomic_load_explicit(&session->ticked_ns, memory_order_acquire);
+    return rt_now_ns() - ticked_ns > session->pool->lease_ns / 2;
+}
 
 void pool_session_ticker_task(void *arg)
 {
     struct pool_session *session = arg;
     while (!session->closing) {
+        if (stood_still(session))
+            session->stops++;
         atomic_store_explicit(&session->ticked_ns, rt_now_ns(), memory_order_release);
         (void)rt_waitq_wait_co(&session->wake,
                                rt_now_ns() + session->pool->lease_ns / (2 * BEATS_PER_LEASE));
@@ -139,12 +164,13 @@ static bool all_loops_turn(struct pool *pool)
         return true;
     }
     /* Counted, not timed: after a stop of the whole process every loop looks stuck at first. */
-    if (++pool->stuck >= HUNG_LEASES * BEATS_PER_LEASE)
+    if (++pool->stuck >= HUNG_LEASES * BEATS_PER_LEASE * TRIES_PER_BEAT)
         pool_give_up(pool);
     return false;
 }
 
-static void beat_co(struct pool *pool)
+/* Sends one beat. False: it was not counted now, so the lease was not renewed. */
+static bool beat_co(struct pool *pool)
 {
     struct pool_heartbeat next = pool_heartbeat_unpack(pool->beat);
     uint64_t sent_ns = rt_now_ns(), old;
@@ -155,31 +181,57 @@ static void beat_co(struct pool *pool)
         pool->own, pool_heartbeat_address(pool, pool->identity.member), pool->beat, word, &old);
     if (status == PANDO_FENCED || (status == PANDO_OK && old != pool->beat && old != word)) {
         pool_set_fenced(pool);
-        return;
+        return false;
     }
-    /* After a broken endpoint the beat may have been counted all the same: then old is the word. */
     if (status != PANDO_OK)
-        return;
+        return false; /* it may have been counted: the next one finds out */
     pool->beat = word;
+    /* An earlier try had been counted, and observers have seen that word stand still since: what was
+     * sent now has changed nothing, and renews nothing. */
+    if (old == word)
+        return false;
     atomic_store_explicit(&pool->lease_until_ns, sent_ns + pool->lease_ns, memory_order_release);
+    return true;
 }
 
 static void heartbeat_task(void *arg)
 {
     struct pool *pool = arg;
+    bool beaten = true;
     while (!pool->leaving && !pool_fenced(pool)) {
-        (void)rt_waitq_wait_co(&pool->wake, rt_now_ns() + pool->lease_ns / BEATS_PER_LEASE);
-        if (!pool->leaving && all_loops_turn(pool))
-            beat_co(pool);
+        uint64_t pause_ns = pool->lease_ns / BEATS_PER_LEASE / (beaten ? 1 : TRIES_PER_BEAT);
+        (void)rt_waitq_wait_co(&pool->wake, rt_now_ns() + pause_ns);
+        if (!pool->leaving)
+            beaten = all_loops_turn(pool) && beat_co(pool);
     }
     pool->tasks--;
 }
 
-/* ---- watching -------------------------------------------------------------------------------- */
+/* ---- watching --------------------------------------------------------------------------------
+ *
+ * A member is dead when its word has stood still for its lease, on the observer's clock (R13). That
+ * clock runs only while the word could have changed and the observer would have seen it: a look that
+ * failed or took long, a broken endpoint to the heartbeats' node, or a stop of the observer's own loop
+ * give everybody a whole lease again (R14). Stillness is counted from after the first READ that
+ * returned the word to before the last one was sent, and recovery begins with a CAS from that word:
+ * a beat that was not seen makes it fail.
+ */
 
 struct watch {
     uint64_t word;
-    uint64_t since_ns; /* this process's clock when the word was first seen */
+    uint64_t since_ns; /* this process's clock after the word was first seen */
+    uint64_t lease_ns; /* from its record; 0: not read yet */
+    uint64_t again_ns; /* a recovery failed: not again before */
+};
+
+struct monitor {
+    struct pool *pool;
+    uint64_t *beats;
+    struct watch *watches;
+    uint64_t breaks, stops; /* of the own session, as known at the last look */
+    bool blind;             /* the last look failed */
+    uint64_t sent_ns;       /* when the last look was sent */
+    uint64_t next_ns;       /* when the next one is due */
 };
 
 /* How long a heartbeat may stand still, on our clock: its lease by its clock, plus a round trip or
@@ -189,65 +241,151 @@ static uint64_t patience_ns(const struct pool *pool, uint64_t lease_ns)
     return lease_ns + lease_ns / 1000000 * pool->drift_ppm + lease_ns / 4;
 }
 
-static uint64_t lease_of_co(struct pool *pool, uint16_t member)
+/* False: it cannot be read now, and a guess could be too short. */
+static bool lease_read_co(struct pool *pool, uint16_t member, uint64_t *out)
 {
     uint64_t lease_ns;
     fabric_address at = pool_record_address(pool, member) + offsetof(struct pool_record, lease_ns);
-    if (pool_word_read_co(pool->own, at, &lease_ns) != PANDO_OK || lease_ns < pool->lease_ns)
-        return pool->lease_ns;
-    return lease_ns > 60 * RT_NS_PER_S ? 60 * RT_NS_PER_S : lease_ns;
+    if (pool_word_read_co(pool->own, at, &lease_ns) != PANDO_OK)
+        return false;
+    if (lease_ns < pool->lease_ns)
+        lease_ns = pool->lease_ns;
+    *out = lease_ns > LEASE_MAX_NS ? LEASE_MAX_NS : lease_ns;
+    return true;
 }
 
-static void look_co(struct pool *pool, const uint64_t *beats, struct watch *watches)
+static void due_at(struct monitor *monitor, uint64_t at_ns)
 {
-    uint64_t now = rt_now_ns();
-    for (uint16_t member = 1; member < POOL_MEMBERS && !pool->leaving; member++) {
-        struct watch *watch = &watches[member];
-        struct pool_heartbeat beat = pool_heartbeat_unpack(beats[member]);
-        if (beats[member] != watch->word) {
-            struct pool_heartbeat former = pool_heartbeat_unpack(watch->word);
-            /* Also at the first look: it may have been here before. */
-            if (former.incarnation != beat.incarnation || beat.state == POOL_FREE)
-                atomic_fetch_add(&pool->departures, 1);
-            *watch = (struct watch){.word = beats[member], .since_ns = now};
-            continue;
-        }
-        if (beat.state == POOL_FREE || member == pool->identity.member)
-            continue;
-        uint64_t still_ns = now - watch->since_ns;
-        if (still_ns <= patience_ns(pool, pool->lease_ns) ||
-            still_ns <= patience_ns(pool, lease_of_co(pool, member)))
-            continue;
-        struct fabric_identity dead = {.member = member, .incarnation = beat.incarnation};
-        enum pando_status status = pool_recover_co(pool->own, dead);
-        if (status == PANDO_OK)
-            atomic_fetch_add(&pool->departures, 1);
-        if (status != PANDO_OK && status != PANDO_NOT_FOUND && status != PANDO_BUSY)
-            log_warn("cannot recover a dead member", log_u64("member", member),
-                     log_status("status", status));
-        watch->since_ns = rt_now_ns(); /* not again at once */
+    if (at_ns < monitor->next_ns)
+        monitor->next_ns = at_ns;
+}
+
+/* Whether a word has stood still long enough. The record of one that joins is not its own yet, and it
+ * has no lease that it could rely on. */
+static bool expired_co(struct monitor *monitor, uint16_t member, enum pool_member_state state)
+{
+    struct pool *pool = monitor->pool;
+    struct watch *watch = &monitor->watches[member];
+    uint64_t end_ns = watch->since_ns + patience_ns(pool, pool->lease_ns);
+
+    if (monitor->sent_ns > end_ns && state != POOL_JOINING) {
+        if (watch->lease_ns == 0 && !lease_read_co(pool, member, &watch->lease_ns))
+            return false;
+        end_ns = watch->since_ns + patience_ns(pool, watch->lease_ns);
     }
+    if (monitor->sent_ns > end_ns)
+        return true;
+    due_at(monitor, end_ns + 1);
+    return false;
+}
+
+/* Whether the recovery of a member may be begun, or gone on with where another stopped. */
+static bool due_co(struct monitor *monitor, uint16_t member)
+{
+    struct watch *watch = &monitor->watches[member];
+    struct pool_heartbeat beat = pool_heartbeat_unpack(watch->word);
+
+    if (monitor->sent_ns < watch->again_ns) {
+        due_at(monitor, watch->again_ns);
+        return false;
+    }
+    if (beat.state != POOL_FENCED)
+        return expired_co(monitor, member, beat.state);
+    struct fabric_identity recoverer = pool_recoverer(&beat);
+    struct pool_heartbeat other = pool_heartbeat_unpack(monitor->beats[recoverer.member]);
+    return recoverer.member == monitor->pool->identity.member ||
+           other.incarnation != recoverer.incarnation || other.state == POOL_FREE ||
+           other.state == POOL_FENCED;
+}
+
+static void recover_co(struct monitor *monitor, uint16_t member)
+{
+    struct pool *pool = monitor->pool;
+    struct watch *watch = &monitor->watches[member];
+    uint64_t still_ns = monitor->sent_ns - watch->since_ns;
+    enum pando_status status = pool_recover_from_co(pool->own, member, watch->word, still_ns);
+
+    if (status == PANDO_OK)
+        atomic_fetch_add(&pool->departures, 1);
+    if (status != PANDO_OK && status != PANDO_NOT_FOUND && status != PANDO_BUSY)
+        log_warn("cannot recover a dead member", log_u64("member", member),
+                 log_status("status", status));
+    watch->again_ns = rt_now_ns() + pool->lease_ns / LOOKS_PER_LEASE; /* not again at once */
+}
+
+static void look_at_co(struct monitor *monitor, uint16_t member, uint64_t now_ns)
+{
+    struct watch *watch = &monitor->watches[member];
+    uint64_t word = monitor->beats[member];
+    struct pool_heartbeat beat = pool_heartbeat_unpack(word);
+
+    if (word != watch->word) {
+        struct pool_heartbeat former = pool_heartbeat_unpack(watch->word);
+        /* Also at the first look: it may have been here before. */
+        if (former.incarnation != beat.incarnation || beat.state == POOL_FREE)
+            atomic_fetch_add(&monitor->pool->departures, 1);
+        uint64_t lease_ns = former.incarnation == beat.incarnation && former.state == beat.state
+                                ? watch->lease_ns
+                                : 0;
+        *watch = (struct watch){.word = word, .since_ns = now_ns, .lease_ns = lease_ns};
+    }
+    if (beat.state != POOL_FREE && member != monitor->pool->identity.member &&
+        due_co(monitor, member))
+        recover_co(monitor, member);
+}
+
+/* Reads all heartbeats. False: that was not possible. */
+static bool beats_read_co(struct monitor *monitor)
+{
+    struct pool *pool = monitor->pool;
+    struct fabric_op read = pool_heartbeats_read(pool, monitor->beats);
+
+    monitor->sent_ns = rt_now_ns();
+    bool blind = monitor->blind;
+    monitor->blind = pool_submit_co(pool->own, 0, &read, 1) != PANDO_OK;
+    if (monitor->blind)
+        return false;
+    uint64_t now_ns = rt_now_ns();
+    if (blind || stood_still(pool->own) || monitor->stops != pool->own->stops ||
+        monitor->breaks != pool->own->breaks || now_ns - monitor->sent_ns > pool->lease_ns / 2) {
+        for (uint16_t member = 1; member < POOL_MEMBERS; member++)
+            monitor->watches[member].since_ns = now_ns;
+    }
+    monitor->stops = pool->own->stops;
+    monitor->breaks = pool->own->breaks;
+    return true;
+}
+
+static void look_co(struct monitor *monitor)
+{
+    if (!beats_read_co(monitor))
+        return;
+    uint64_t now_ns = rt_now_ns();
+    for (uint16_t member = 1; member < POOL_MEMBERS && !monitor->pool->leaving; member++)
+        look_at_co(monitor, member, now_ns);
 }
 
 static void monitor_task(void *arg)
 {
     struct pool *pool = arg;
-    uint64_t *beats = malloc(POOL_MEMBERS * sizeof(*beats));
-    struct watch *watches = calloc(POOL_MEMBERS, sizeof(*watches));
+    struct monitor monitor = {.pool = pool,
+                              .beats = malloc(POOL_MEMBERS * sizeof(uint64_t)),
+                              .watches = calloc(POOL_MEMBERS, sizeof(struct watch)),
+                              .next_ns = rt_now_ns() + pool->lease_ns / LOOKS_PER_LEASE};
 
-    while (!pool->leaving && !pool_fenced(pool) && beats != NULL && watches != NULL) {
-        (void)rt_waitq_wait_co(&pool->wake, rt_now_ns() + pool->lease_ns / LOOKS_PER_LEASE);
+    while (!pool->leaving && !pool_fenced(pool) && monitor.beats != NULL &&
+           monitor.watches != NULL) {
+        if (rt_now_ns() < monitor.next_ns)
+            (void)rt_waitq_wait_co(&pool->wake, monitor.next_ns);
         if (pool->leaving)
             continue;
+        monitor.next_ns = rt_now_ns() + pool->lease_ns / LOOKS_PER_LEASE;
+        if (!pool->no_recovery)
+            look_co(&monitor);
         pool_vital_return_co(pool->own);
-        if (pool->no_recovery)
-            continue;
-        struct fabric_op read = pool_heartbeats_read(pool, beats);
-        if (pool_submit_co(pool->own, 0, &read, 1) == PANDO_OK)
-            look_co(pool, beats, watches);
     }
-    free(beats);
-    free(watches);
+    free(monitor.beats);
+    free(monitor.watches);
     pool->tasks--;
 }
 

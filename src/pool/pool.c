@@ -312,19 +312,24 @@ enum pando_status pool_reconnect_co(struct pool_session *session, uint16_t node)
     struct fabric_endpoint *endpoint = pool_endpoint(session, node);
     enum pando_status status = PANDO_BROKEN;
 
+    /* The member's own tasks come again by themselves, and must not sleep over the end of an outage. */
+    bool own = session == session->pool->own && node == 0;
+    uint64_t wait_ns = own ? session->pool->lease_ns / 64 : RECONNECT_PAUSE_NS;
+
     /* One task reconnects, the others of this loop wait for it. */
     while (session->reconnecting[node])
-        rt_sleep_co(RECONNECT_PAUSE_NS);
+        rt_sleep_co(wait_ns < RECONNECT_PAUSE_NS ? wait_ns : RECONNECT_PAUSE_NS);
     if (!fabric_broken(endpoint))
         return PANDO_OK;
     if (pool_fenced(session->pool))
         return PANDO_FENCED;
     session->reconnecting[node] = true;
+    session->breaks += node == 0;
     for (int i = 0; i < RECONNECT_TRIES && !session->closing; i++) {
         status = fabric_reconnect_co(endpoint);
         if (status == PANDO_INVALID)
             status = pool_window_lost(session->pool, node);
-        if (status == PANDO_OK || status == PANDO_FENCED || status == PANDO_DENIED)
+        if (own || status == PANDO_OK || status == PANDO_FENCED || status == PANDO_DENIED)
             break;
         rt_sleep_co(RECONNECT_PAUSE_NS << i);
     }

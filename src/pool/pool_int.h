@@ -77,6 +77,8 @@ struct pool_session {
     bool *reconnecting;
     struct allocator *allocator;
     _Atomic uint64_t ticked_ns; /* the loop was seen turning */
+    uint64_t stops;             /* times it had not turned for long, as after a pause */
+    uint64_t breaks;            /* times the endpoint to node 0 was found broken */
     atomic_bool paused;         /* it need not */
     bool closing;
     bool ticker_done;
@@ -150,6 +152,12 @@ unsigned pool_entry_find(const struct pool_entry *entries, const char *name);
 
 /* Under the directory's lock. */
 PANDO_MUST_CHECK enum pando_status pool_entry_free_co(struct pool_session *session, unsigned slot);
+
+/* recover.c: recovers the member whose heartbeat is `seen`, by CAS from that very word, which has stood
+ * still for that long. Errors as pool_recover_co; BUSY: another is at it. */
+PANDO_MUST_CHECK enum pando_status pool_recover_from_co(struct pool_session *session,
+                                                        uint16_t member, uint64_t seen,
+                                                        uint64_t still_ns);
 
 /* recover.c: locks of ours that nobody knows of any more, because their CAS had an unknown outcome */
 enum pando_status pool_release_own_locks_co(struct pool_session *session);

@@ -1,19 +1,22 @@
 /*
  * recover.c - taking over from a dead member (R14).
  *
- *   1  its heartbeat: alive (or joining) to fenced, by CAS
+ *   1  its heartbeat: alive (or joining) to fenced, by CAS from the very word that stood still
  *   2  fenced at every memory node, and at every living member that can be reached
  *   3  its intents whose home lock it still holds are redone
  *   4  its locks are released, and marked: a holder died here (R9)
  *   5  its memory is swept
  *   6  its slot is freed
  *
- * Each step can be done twice, and a recoverer that dies is replaced. The word of step 1 names it: the
- * next one begins only when the former is no member any more, that is, fenced everywhere or gone. A
- * former one that is merely slow could still have an image under way that is older than what others
- * have written since (the checker found that). After step 2
- * nothing of the dead one arrives any more, so what the later steps read does not change under them
- * but by us.
+ * Each step can be done twice, and a recoverer that dies is replaced. The word of step 1 names it; the
+ * next one claims that word when the former is gone or is itself fenced, so two that recover each
+ * other do not wait for each other. A former one that is merely slow could still have an image under
+ * way that is older than what others have written since (the checker found that). Therefore step 2
+ * fences every member whose word says fenced, not the dead one alone: a former recoverer either is
+ * among them, or is gone, which means that it was fenced everywhere. A member whose word says fenced is
+ * never let in again, so fencing it early does no harm, whoever recovers it. After step 2 nothing of the
+ * dead one or of its recoverers arrives any more, so what the later steps read does not change under
+ * them but by us.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -44,48 +47,46 @@ static bool not_later(struct fabric_identity one, struct fabric_identity than)
 
 /* ---- 1: claiming it -------------------------------------------------------------------------- */
 
-/* Whether nothing of a former recoverer can arrive any more. */
-static enum pando_status recoverer_gone_co(struct recovery *recovery,
-                                           struct fabric_identity recoverer, bool *gone)
-{
-    uint64_t word;
-    fabric_address at = pool_heartbeat_address(recovery->pool, recoverer.member);
-    enum pando_status status = pool_word_read_co(recovery->session, at, &word);
-    struct pool_heartbeat beat = pool_heartbeat_unpack(word);
-    *gone = beat.state == POOL_FREE || beat.incarnation != recoverer.incarnation;
-    return status;
-}
-
 static bool is_self(const struct recovery *recovery, struct fabric_identity who)
 {
     struct fabric_identity self = recovery->pool->identity;
     return who.member == self.member && who.incarnation == self.incarnation;
 }
 
-static enum pando_status claim_co(struct recovery *recovery)
+/* Whether a former recoverer will never be a member again: it is being recovered itself, or gone. What
+ * it has under way ends before we write anything: step 2 fences it, too. */
+static enum pando_status recoverer_dead_co(struct recovery *recovery,
+                                           struct fabric_identity recoverer, bool *dead)
+{
+    uint64_t word;
+    fabric_address at = pool_heartbeat_address(recovery->pool, recoverer.member);
+    enum pando_status status = pool_word_read_co(recovery->session, at, &word);
+    struct pool_heartbeat beat = pool_heartbeat_unpack(word);
+    *dead = beat.state == POOL_FREE || beat.state == POOL_FENCED ||
+            beat.incarnation != recoverer.incarnation;
+    return status;
+}
+
+static enum pando_status claim_co(struct recovery *recovery, uint64_t seen)
 {
     fabric_address at = pool_heartbeat_address(recovery->pool, recovery->dead.member);
-    uint64_t found, old;
-    enum pando_status status = pool_word_read_co(recovery->session, at, &found);
-    if (status != PANDO_OK)
-        return status;
-    struct pool_heartbeat beat = pool_heartbeat_unpack(found);
+    struct pool_heartbeat beat = pool_heartbeat_unpack(seen);
+    bool dead = true;
+    uint64_t old;
+    enum pando_status status = PANDO_OK;
+
     if (beat.state == POOL_FREE || beat.incarnation != recovery->dead.incarnation)
         return PANDO_NOT_FOUND;
-    if (beat.state == POOL_FENCED && !is_self(recovery, pool_recoverer(&beat))) {
-        bool gone = false;
-        status = recoverer_gone_co(recovery, pool_recoverer(&beat), &gone);
-        if (status != PANDO_OK)
-            return status;
-        if (!gone)
-            return PANDO_BUSY;
-    }
+    if (beat.state == POOL_FENCED && !is_self(recovery, pool_recoverer(&beat)))
+        status = recoverer_dead_co(recovery, pool_recoverer(&beat), &dead);
+    if (status != PANDO_OK || !dead)
+        return status == PANDO_OK ? PANDO_BUSY : status;
     uint64_t progress = beat.state == POOL_FENCED ? beat.counter + 1 : 0;
     beat.state = POOL_FENCED;
     beat.counter = pool_recoverer_pack(recovery->pool->identity, progress);
     recovery->word = pool_heartbeat_pack(beat);
-    status = pool_word_cas_co(recovery->session, at, found, recovery->word, &old);
-    if (status == PANDO_OK && old != found)
+    status = pool_word_cas_co(recovery->session, at, seen, recovery->word, &old);
+    if (status == PANDO_OK && old != seen)
         return PANDO_NOT_FOUND; /* it lives after all, or another recovers it */
     return status;
 }
@@ -218,14 +219,33 @@ static enum pando_status fence_windows_co(struct recovery *recovery)
     return status;
 }
 
-static enum pando_status fence_co(struct recovery *recovery)
+/* Fences everybody that is being recovered, at every memory node: the dead one, and with it all its former
+ * recoverers that are not gone, however many there were. */
+static enum pando_status fence_nodes_co(struct recovery *recovery, const uint64_t *beats)
 {
     enum pando_status status = PANDO_OK;
     for (uint16_t node = 0; node < recovery->pool->nodes && status == PANDO_OK; node++) {
         status = pool_reconnect_co(recovery->session, node);
-        if (status == PANDO_OK)
-            status = fabric_fence_co(pool_endpoint(recovery->session, node), recovery->dead);
+        for (uint16_t member = 1; member < POOL_MEMBERS && status == PANDO_OK; member++) {
+            struct pool_heartbeat beat = pool_heartbeat_unpack(beats[member]);
+            struct fabric_identity who = {.member = member, .incarnation = beat.incarnation};
+            if (beat.state == POOL_FENCED && !is_self(recovery, who))
+                status = fabric_fence_co(pool_endpoint(recovery->session, node), who);
+        }
     }
+    return status;
+}
+
+static enum pando_status fence_co(struct recovery *recovery)
+{
+    uint64_t *beats = malloc(POOL_MEMBERS * sizeof(*beats));
+    if (beats == NULL)
+        return PANDO_NO_MEMORY;
+    struct fabric_op read = pool_heartbeats_read(recovery->pool, beats);
+    enum pando_status status = pool_submit_co(recovery->session, 0, &read, 1);
+    if (status == PANDO_OK)
+        status = fence_nodes_co(recovery, beats);
+    free(beats);
     return status == PANDO_OK ? fence_windows_co(recovery) : status;
 }
 
@@ -418,14 +438,18 @@ static enum pando_status recover_steps_co(struct recovery *recovery)
     return status;
 }
 
-enum pando_status pool_recover_co(struct pool_session *session, struct fabric_identity dead)
+enum pando_status pool_recover_from_co(struct pool_session *session, uint16_t member, uint64_t seen,
+                                       uint64_t still_ns)
 {
+    struct fabric_identity dead = {.member = member,
+                                   .incarnation = pool_heartbeat_unpack(seen).incarnation};
     struct recovery recovery = {.session = session, .pool = session->pool, .dead = dead};
-    enum pando_status status = claim_co(&recovery);
+    enum pando_status status = claim_co(&recovery, seen);
     if (status != PANDO_OK)
         return status;
     log_info("recovering a dead member", log_u64("member", dead.member),
-             log_u64("incarnation", dead.incarnation));
+             log_u64("incarnation", dead.incarnation),
+             log_u64("still_ms", still_ns / RT_NS_PER_MS));
     recovery.buffer = malloc(PIECE_BYTES);
     recovery.intent = malloc(sizeof(*recovery.intent));
     status = recovery.buffer == NULL || recovery.intent == NULL ? PANDO_NO_MEMORY
@@ -435,4 +459,16 @@ enum pando_status pool_recover_co(struct pool_session *session, struct fabric_id
     if (status == PANDO_OK)
         atomic_fetch_add(&session->pool->recoveries, 1);
     return status;
+}
+
+enum pando_status pool_recover_co(struct pool_session *session, struct fabric_identity dead)
+{
+    uint64_t word;
+    fabric_address at = pool_heartbeat_address(session->pool, dead.member);
+    enum pando_status status = pool_word_read_co(session, at, &word);
+    if (status != PANDO_OK)
+        return status;
+    if (pool_heartbeat_unpack(word).incarnation != dead.incarnation)
+        return PANDO_NOT_FOUND;
+    return pool_recover_from_co(session, dead.member, word, 0);
 }
