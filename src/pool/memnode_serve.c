@@ -38,6 +38,8 @@ static enum pando_status serve_return(struct memnode *memnode, struct fabric_req
     if (request->body.size < sizeof(given))
         return PANDO_INVALID;
     memcpy(&given, request->body.data, sizeof(given));
+    if (request->from.member == 0)
+        return PANDO_DENIED; /* nobody holds the blocks that are here already */
     if (given.blocks > POOL_GRANT_BLOCKS_MAX ||
         request->body.size != sizeof(given) + given.blocks * sizeof(struct pool_block))
         return PANDO_INVALID;
