@@ -42,25 +42,34 @@ static unsigned redo_slot(struct memnode *memnode, uint64_t offset, uint8_t *buf
     return 1;
 }
 
-enum pando_status memnode_intents_redo(struct memnode *memnode)
+/* Of one chunk; how many. */
+static enum pando_status redo_chunk(struct memnode *memnode, uint64_t index, unsigned *redone)
 {
-    uint8_t *buffer = malloc(POOL_CHUNK_BYTES);
+    const struct chunk *chunk = &memnode->chunks[index];
+    uint32_t slot_bytes = chunk->entry.block_bytes;
+    uint64_t offset = memnode->super.heap_offset + index * POOL_CHUNK_BYTES;
+    uint8_t *buffer = malloc(slot_bytes);
     struct intent *intent = malloc(sizeof(*intent));
     enum pando_status status = buffer == NULL || intent == NULL ? PANDO_NO_MEMORY : PANDO_OK;
+
+    for (uint32_t slot = 0; slot < chunk->blocks && status == PANDO_OK; slot++)
+        *redone +=
+            redo_slot(memnode, offset + (uint64_t)slot * slot_bytes, buffer, slot_bytes, intent);
+    free(intent);
+    free(buffer);
+    return status;
+}
+
+enum pando_status memnode_intents_redo(struct memnode *memnode)
+{
+    enum pando_status status = PANDO_OK;
     unsigned redone = 0;
 
     for (uint64_t i = 0; i < memnode->super.chunks && status == PANDO_OK; i++) {
-        const struct chunk *chunk = &memnode->chunks[i];
-        if (chunk->entry.kind != POOL_CHUNK_INTENTS)
-            continue;
-        uint64_t offset = memnode->super.heap_offset + i * POOL_CHUNK_BYTES;
-        for (uint32_t slot = 0; slot < chunk->blocks; slot++)
-            redone += redo_slot(memnode, offset + (uint64_t)slot * chunk->entry.block_bytes, buffer,
-                                chunk->entry.block_bytes, intent);
+        if (memnode->chunks[i].entry.kind == POOL_CHUNK_INTENTS)
+            status = redo_chunk(memnode, i, &redone);
     }
     if (redone > 0)
         log_info("finished writes that were cut off", log_u64("intents", redone));
-    free(intent);
-    free(buffer);
     return status;
 }
