@@ -19,6 +19,8 @@ enum {
     DEFERRED_MAX = 1 << 18, /* blocks waiting for the end of their grace period */
 };
 
+static const uint64_t SILENT_NS = RT_NS_PER_S;
+
 /* Blocks of one size on one node. */
 struct shelf {
     uint32_t block_bytes;
@@ -41,6 +43,7 @@ struct allocator {
     size_t class_count;
     uint32_t classes[CLASSES_MAX];
     struct shelf *shelves;     /* CLASSES_MAX per node */
+    uint64_t *silent_until_ns; /* of each node: it did not answer, and is left alone until then */
     struct deferred *deferred; /* a ring, oldest first */
     size_t deferred_head, deferred_count, deferred_capacity;
 };
@@ -51,12 +54,15 @@ struct allocator *allocator_create(uint16_t nodes)
     if (allocator == NULL)
         return NULL;
     allocator->nodes = nodes;
+    list_init(&allocator->link);
     allocator->shelves = calloc((size_t)nodes * CLASSES_MAX, sizeof(struct shelf));
-    if (allocator->shelves == NULL) {
+    allocator->silent_until_ns = calloc(nodes, sizeof(uint64_t));
+    if (allocator->shelves == NULL || allocator->silent_until_ns == NULL) {
+        free(allocator->shelves);
+        free(allocator->silent_until_ns);
         free(allocator);
         return NULL;
     }
-    list_init(&allocator->link);
     return allocator;
 }
 
@@ -65,6 +71,7 @@ void allocator_destroy(struct allocator *allocator)
     for (size_t i = 0; i < (size_t)allocator->nodes * CLASSES_MAX; i++)
         free(allocator->shelves[i].ready);
     free(allocator->shelves);
+    free(allocator->silent_until_ns);
     free(allocator->deferred);
     free(allocator);
 }
@@ -117,13 +124,15 @@ static uint32_t ready_max(const struct shelf *shelf)
 
 /* ---- freed blocks ---------------------------------------------------------------------------- */
 
-static enum pando_status return_blocks_co(struct pool_session *session, struct shelf *shelf,
-                                          uint16_t node)
+/* Gives half of a shelf back to its node. They stay if the node cannot be reached, or for want of memory. */
+static void return_blocks_co(struct pool_session *session, struct shelf *shelf, uint16_t node)
 {
+    if (fabric_broken(pool_endpoint(session, node)))
+        return;
     uint8_t *body =
         malloc(sizeof(struct pool_return_request) + RETURN_BLOCKS * sizeof(struct pool_block));
     if (body == NULL)
-        return PANDO_NO_MEMORY;
+        return;
     uint32_t half = shelf->ready_count / 2, count = half < RETURN_BLOCKS ? half : RETURN_BLOCKS;
     struct pool_return_request request = {.block_bytes = shelf->block_bytes, .blocks = count};
     /* Off the shelf before the call: another task must not take them meanwhile. If it fails they
@@ -136,7 +145,8 @@ static enum pando_status return_blocks_co(struct pool_session *session, struct s
         pool_endpoint(session, node), POOL_RETURN,
         slice_of(body, sizeof(request) + count * sizeof(struct pool_block)), NULL, 0, NULL);
     free(body);
-    return status;
+    if (status == PANDO_FENCED)
+        pool_set_fenced(session->pool);
 }
 
 /* Moves what has waited long enough to its shelf. */
@@ -144,9 +154,8 @@ static enum pando_status ripen_co(struct pool_session *session)
 {
     struct allocator *allocator = session->allocator;
     uint64_t now = rt_now_ns();
-    enum pando_status status = PANDO_OK;
 
-    while (allocator->deferred_count > 0 && status == PANDO_OK) {
+    while (allocator->deferred_count > 0) {
         struct deferred *oldest = &allocator->deferred[allocator->deferred_head];
         if (oldest->ready_ns > now)
             break;
@@ -157,9 +166,9 @@ static enum pando_status ripen_co(struct pool_session *session)
         allocator->deferred_head = (allocator->deferred_head + 1) % allocator->deferred_capacity;
         allocator->deferred_count--;
         if (shelf->ready_count > ready_max(shelf))
-            status = return_blocks_co(session, shelf, node);
+            return_blocks_co(session, shelf, node);
     }
-    return status;
+    return PANDO_OK;
 }
 
 static bool deferred_grow(struct allocator *allocator)
@@ -310,6 +319,75 @@ static enum pando_status alloc_on_co(struct pool_session *session, uint16_t node
     return PANDO_OK;
 }
 
+/* Whether it is the node's fault alone. */
+static bool unreachable(enum pando_status status)
+{
+    switch (status) {
+    case PANDO_OK:
+    case PANDO_FULL:
+    case PANDO_FENCED:
+    case PANDO_NO_MEMORY:
+    case PANDO_TOO_LARGE:
+        return false;
+    default:
+        return true;
+    }
+}
+
+/* Whether a node did not answer a moment ago, or somebody is just finding out whether it does. */
+static bool silent(const struct pool_session *session, uint16_t node)
+{
+    uint64_t until_ns = session->allocator->silent_until_ns[node];
+    return session->reconnecting[node] || (until_ns != 0 && rt_now_ns() < until_ns);
+}
+
+/* Blocks at hand are of no use if their node cannot be reached: that is looked at before. */
+static enum pando_status ask_co(struct pool_session *session, uint16_t node, pool_alloc_fn fn,
+                                uint32_t block_bytes, struct pool_block *block)
+{
+    uint64_t *until_ns = &session->allocator->silent_until_ns[node];
+    enum pando_status status = PANDO_OK;
+    if (fabric_broken(pool_endpoint(session, node)))
+        status = pool_reconnect_co(session, node);
+    if (status == PANDO_OK)
+        status = fn(session, node, block_bytes, block);
+    *until_ns = unreachable(status) ? rt_now_ns() + SILENT_NS : 0;
+    return status;
+}
+
+enum pando_status pool_alloc_anywhere_co(struct pool_session *session, uint16_t first,
+                                         pool_alloc_fn fn, uint32_t block_bytes,
+                                         struct pool_block *block)
+{
+    uint16_t nodes = session->pool->nodes, left_out = POOL_ANY_NODE;
+    enum pando_status status = PANDO_FULL, failed = PANDO_FULL;
+
+    for (uint16_t i = 0; i < nodes; i++) {
+        uint16_t node = (uint16_t)((first + i) % nodes);
+        if (silent(session, node)) {
+            if (left_out != POOL_ANY_NODE)
+                failed = PANDO_BROKEN; /* of several, one is asked below */
+            else
+                left_out = node;
+            continue;
+        }
+        status = ask_co(session, node, fn, block_bytes, block);
+        if (unreachable(status))
+            failed = status;
+        else if (status != PANDO_FULL)
+            return status;
+    }
+    /* The others have nothing: one that was silent may be back. */
+    if (left_out != POOL_ANY_NODE) {
+        status = ask_co(session, left_out, fn, block_bytes, block);
+        if (unreachable(status))
+            failed = status;
+        else if (status != PANDO_FULL)
+            return status;
+    }
+    return failed;
+}
+
 enum pando_status pool_alloc_co(struct pool_session *session, uint16_t node, uint32_t block_bytes,
                                 struct pool_block *block)
 {
@@ -324,12 +402,11 @@ enum pando_status pool_alloc_co(struct pool_session *session, uint16_t node, uin
     if (node != POOL_ANY_NODE)
         return node < allocator->nodes ? alloc_on_co(session, node, block_bytes, block)
                                        : PANDO_RANGE;
-    for (uint16_t i = 0; i < allocator->nodes; i++) {
-        uint16_t next = allocator->next_node;
-        allocator->next_node = (uint16_t)((next + 1) % allocator->nodes);
-        status = alloc_on_co(session, next, block_bytes, block);
-        if (status != PANDO_FULL)
-            return status;
-    }
-    return PANDO_FULL;
+    uint16_t first = allocator->next_node;
+    allocator->next_node = (uint16_t)((first + 1) % allocator->nodes);
+    status = pool_alloc_anywhere_co(session, first, alloc_on_co, block_bytes, block);
+    if (status == PANDO_OK && fabric_address_node(block->address) != first)
+        allocator->next_node =
+            (uint16_t)((fabric_address_node(block->address) + 1) % allocator->nodes);
+    return status;
 }

@@ -202,7 +202,8 @@ void pool_intent_give(struct pool_session *session, fabric_address slot);
 
 /* A block of that size (a multiple of 64, up to a chunk) on a node, or on any node in turn
  * (POOL_ANY_NODE). Mostly without a message. Its contents are undefined but for its header; its
- * next version is block->version + 1. FULL: no memory on that node, or on none. */
+ * next version is block->version + 1. FULL: no memory on that node, or on none. Of any node: those that do
+ * not answer are passed over, and left alone for a second; if all others are full, the error is theirs. */
 enum { POOL_ANY_NODE = 0xffff };
 PANDO_MUST_CHECK enum pando_status pool_alloc_co(struct pool_session *session, uint16_t node,
                                                  uint32_t block_bytes, struct pool_block *block);

@@ -185,6 +185,13 @@ void pool_vital_return_co(struct pool_session *session);
 /* alloc.c: marks a block as free and in this member's hands */
 enum pando_status pool_tenure_free_co(struct pool_session *session, const struct pool_block *block);
 
+/* Asks one node after the other, from `first` on, until one has a block: pool_alloc_co says how. */
+typedef enum pando_status (*pool_alloc_fn)(struct pool_session *session, uint16_t node,
+                                           uint32_t block_bytes, struct pool_block *block);
+enum pando_status pool_alloc_anywhere_co(struct pool_session *session, uint16_t first,
+                                         pool_alloc_fn fn, uint32_t block_bytes,
+                                         struct pool_block *block);
+
 /* Whether so many bytes at an address that a node named are in its heap. */
 bool pool_granted_ok(const struct pool *pool, uint16_t node, uint64_t address, uint64_t bytes);
 

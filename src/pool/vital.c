@@ -80,12 +80,7 @@ enum pando_status pool_vital_alloc_co(struct pool_session *session, uint32_t blo
     if (pool_alloc_fails(pool))
         return PANDO_FULL;
     pool_vital_return_co(session);
-    enum pando_status status = PANDO_FULL;
-    /* Each of them once, whatever others ask for meanwhile. */
-    uint16_t first = next_node(pool);
-    for (uint16_t i = 0; i < pool->nodes && status == PANDO_FULL; i++)
-        status = alloc_on_co(session, (uint16_t)((first + i) % pool->nodes), block_bytes, block);
-    return status;
+    return pool_alloc_anywhere_co(session, next_node(pool), alloc_on_co, block_bytes, block);
 }
 
 /* ---- giving back ----------------------------------------------------------------------------- */
