@@ -187,6 +187,18 @@ PANDO_MUST_CHECK enum pando_status pool_persist_unlock_co(struct pool_session *s
                                                           struct fabric_op *ops, uint32_t count,
                                                           const atomic_bool *leaving);
 
+/* ---- what a dead writer may have left -------------------------------------------------------- */
+
+/* Whether every member has beaten since the call before that asked, and none is being recovered: then what
+ * is torn in memory since before that was left by nobody who died. The first call (since_ns is 0), and those
+ * within half a lease of the last that looked, say no. A message at most every half lease. */
+struct pool_watch {
+    uint64_t since_ns;
+    uint64_t beats[POOL_MEMBERS], now[POOL_MEMBERS];
+};
+PANDO_MUST_CHECK enum pando_status pool_watch_co(struct pool_session *session,
+                                                 struct pool_watch *watch, bool *well);
+
 /* ---- intents (R18) --------------------------------------------------------------------------- */
 
 /* A slot for an intent, on the same node as what it protects. Slots are bounded: suspends until one

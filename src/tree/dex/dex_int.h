@@ -43,7 +43,7 @@ struct dex_switches {
 
 struct dex_stats {
     _Atomic uint64_t misses, rereads, splits, merges, repairs, forwarded, checkpoints, log_waits,
-        offloaded, takeovers, given, waits;
+        offloaded, takeovers, given, waits, damage;
 };
 
 /* A thread that writes takes the line from all others. */
@@ -331,6 +331,9 @@ struct dex_spot {
     uint64_t parent_version;
     bool pushed;  /* a memory node has done it: there is no frame */
     bool private; /* nobody else sees the frame: it is BUSY, and its latch is ours */
+    /* What the last page named, when it is not there. */
+    uint64_t suspect;
+    uint8_t suspect_level;
 };
 
 PANDO_MUST_CHECK enum pando_status dex_find_co(struct dex *self, const struct dex_target *target,

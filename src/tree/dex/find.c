@@ -7,6 +7,8 @@
  * not cached is loaded by the first who wants it; the others see that it is BUSY, and begin again
  * from the root.
  */
+#include <stdlib.h>
+
 #include "base/assert.h"
 #include "base/log.h"
 #include "tree/dex/dex_int.h"
@@ -18,7 +20,12 @@ enum {
         10,            /* of these, one of so many if they are for gets that records serve better */
     RESTARTS_FREE = 4, /* before it begins to pause */
     RESTARTS_MAX = 100000,
+    PATIENCE_LEASES = 10,
+    LEAVING_LEASES = 2, /* while the table is being closed */
+    LEAF_LOOKS = 4,     /* at a leaf that cannot be read */
 };
+
+static const uint64_t LOOK_PAUSE_NS = RT_NS_PER_MS;
 
 /* A step down: from a parent at a version to the child that its word names. */
 struct step {
@@ -351,7 +358,10 @@ static enum pando_status descend_co(struct dex *self, const struct dex_target *t
         const uint8_t *bytes = frame_bytes(frames, spot->frame);
         uint8_t level = page_level(bytes);
         if (level == target->level || spot->private)
-            return PANDO_OK;
+            return spot->parent != FRAME_NONE || page_no_high(bytes) ||
+                           !frame_same(frame_at(frames, spot->frame), spot->version)
+                       ? PANDO_OK
+                       : PANDO_CORRUPT; /* the root has all keys */
         if (level < target->level)
             return frame_same(frame_at(frames, spot->frame), spot->version) ? PANDO_NOT_FOUND
                                                                             : PANDO_AGAIN;
@@ -383,6 +393,8 @@ static enum pando_status descend_co(struct dex *self, const struct dex_target *t
             status = step.private ? dex_private_end_co(self, step.child) : PANDO_OK;
             if (status == PANDO_OK)
                 status = dex_mend_co(self, spot->frame, target);
+            spot->suspect = step.word;
+            spot->suspect_level = step.level;
             return status == PANDO_OK ? PANDO_AGAIN : status;
         }
         spot->parent = spot->frame;
@@ -393,23 +405,89 @@ static enum pando_status descend_co(struct dex *self, const struct dex_target *t
     }
 }
 
+/* ---- damage ---------------------------------------------------------------------------------- */
+
+/* A page that a current page names and that is not there, or not what it should be. */
+struct doubt {
+    unsigned looks;
+    struct pool_watch *watch; /* of members that may have left an inner page so */
+};
+
+static void report_damage(struct dex *self, const struct dex_spot *spot)
+{
+    struct dex_table *table = self->table;
+    uint64_t before = atomic_fetch_add(&table->stats.damage, 1);
+    if ((before & (before + 1)) != 0)
+        return; /* the first, and then ever fewer */
+    log_error("a page of the table is damaged", log_u64("table", table->id),
+              log_hex("page", frame_swizzled(spot->suspect)
+                                  ? frame_at(&table->frames, (uint32_t)spot->suspect)->address
+                                  : spot->suspect),
+              log_u64("level", spot->suspect_level), log_u64("operations", before + 1));
+}
+
+/* Nobody but its owner writes a leaf: it is looked at a few times more. An inner page may be torn because
+ * its writer died: it is waited for until everybody is known to live. CORRUPT: it is damaged. */
+static enum pando_status doubt_co(struct dex *self, const struct dex_spot *spot,
+                                  struct doubt *doubt)
+{
+    bool sure = doubt->looks++ >= LEAF_LOOKS;
+
+    if (spot->suspect_level > 0) {
+        if (doubt->watch == NULL)
+            doubt->watch = calloc(1, sizeof(*doubt->watch));
+        if (doubt->watch == NULL)
+            return PANDO_NO_MEMORY;
+        enum pando_status status = pool_watch_co(self->base.session, doubt->watch, &sure);
+        if (status != PANDO_OK)
+            return status;
+    }
+    if (sure) {
+        report_damage(self, spot);
+        return PANDO_CORRUPT;
+    }
+    rt_sleep_co(LOOK_PAUSE_NS);
+    return PANDO_AGAIN;
+}
+
+static uint64_t patience_ns(const struct dex_table *table)
+{
+    bool leaving = atomic_load_explicit(&table->closing, memory_order_relaxed);
+    return (leaving ? LEAVING_LEASES : PATIENCE_LEASES) * pool_lease_ns(table->pool);
+}
+
 enum pando_status dex_find_co(struct dex *self, const struct dex_target *target,
                               struct dex_spot *spot)
 {
     struct frame_pause pause = {0};
+    struct doubt doubt = {0};
+    uint64_t begin_ns = 0;
+    enum pando_status status = PANDO_AGAIN;
 
     for (int restarts = 0; restarts < RESTARTS_MAX; restarts++) {
-        enum pando_status status = descend_co(self, target, spot);
+        status = descend_co(self, target, spot);
+        if (status == PANDO_CORRUPT)
+            status = doubt_co(self, spot, &doubt);
         if (status != PANDO_AGAIN)
-            return status;
+            break;
         dex_count(&self->table->stats.waits);
-        if (pool_fenced(self->table->pool))
-            return PANDO_FENCED;
-        if (restarts >= RESTARTS_FREE)
-            frame_pause_co(&pause);
-        else
+        if (pool_fenced(self->table->pool)) {
+            status = PANDO_FENCED;
+            break;
+        }
+        if (restarts < RESTARTS_FREE) {
             rt_race_point();
+            continue;
+        }
+        if (restarts == RESTARTS_FREE)
+            begin_ns = rt_now_ns();
+        else if (rt_now_ns() > begin_ns + patience_ns(self->table))
+            break;
+        frame_pause_co(&pause);
     }
+    free(doubt.watch);
+    if (status != PANDO_AGAIN)
+        return status;
     log_error("a page cannot be reached", log_u64("table", self->table->id),
               log_u64("level", target->level));
     return PANDO_TIMEOUT;

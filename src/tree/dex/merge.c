@@ -207,7 +207,9 @@ out_unlock:
     return status;
 }
 
-/* A root with one child becomes that child. Its latch is held. */
+/* A root with one child becomes that child. Its latch is held. A child that was split, and whose other
+ * half the root was not told of yet, is not the last of its level: the root has no parent that could be
+ * told later, and the half would be lost beyond the root's end. */
 static enum pando_status shrink_root_co(struct dex *self, uint32_t root,
                                         struct dex_scratch *scratch)
 {
@@ -224,6 +226,7 @@ static enum pando_status shrink_root_co(struct dex *self, uint32_t root,
     struct frame *below = frame_at(frames, child);
     enum pando_status status = PANDO_OK;
     bool near = fabric_address_node(below->address) == fabric_address_node(frame->address) &&
+                page_no_high(frame_bytes(frames, child)) &&
                 (page_level(frame_bytes(frames, child)) == 0 || dex_alone(self, child));
     if (near)
         status = logged_co(self, child);

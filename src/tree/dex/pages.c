@@ -28,12 +28,17 @@ enum pando_status dex_read_co(struct dex *self, fabric_address address, uint8_t 
         return PANDO_STALE;
     struct pool_reading reading = {
         .address = address, .to = bytes, .size = table->layout.page_bytes};
+    bool torn = false;
     for (;;) {
         enum pando_status status = pool_read_co(self->base.session, &reading);
+        /* Nothing is known of a page if every READ of it came too late to count. */
+        if (status == PANDO_STALE && reading.tries > 1 && !torn)
+            return PANDO_TIMEOUT;
         if (status != PANDO_OK)
             return status;
         if (reading.recent && page_check(&table->layout, address, bytes))
             return PANDO_OK;
+        torn = torn || reading.recent;
         dex_count(&table->stats.rereads);
     }
 }

@@ -52,14 +52,17 @@ enum pando_status dex_own_page_co(struct dex *self, uint32_t index, struct dex_s
 
 /* ---- telling a parent ------------------------------------------------------------------------ */
 
-/* The child's page as it is: from its frame or from the pool. */
+/* The child's page as it is: from its frame or from the pool. CORRUPT: there is none, although a current
+ * page names it. */
 static enum pando_status child_page_co(struct dex *self, uint64_t word, uint8_t *bytes)
 {
     struct dex_table *table = self->table;
     uint32_t index = frame_swizzled(word) ? (uint32_t)word : frame_find(&table->frames, word);
 
-    if (index == FRAME_NONE)
-        return dex_read_co(self, word, bytes);
+    if (index == FRAME_NONE) {
+        enum pando_status status = dex_read_co(self, word, bytes);
+        return status == PANDO_STALE ? PANDO_CORRUPT : status;
+    }
     struct frame *frame = frame_at(&table->frames, index);
     frame_latch_co(frame);
     bool same = frame_swizzled(word) || frame->address == word;
@@ -69,7 +72,8 @@ static enum pando_status child_page_co(struct dex *self, uint64_t word, uint8_t 
 }
 
 /* The separator that follows a child in a current page whose latch (and lock) is held. NOT_FOUND: there
- * is nothing to tell. FULL: no room for it. */
+ * is nothing to tell. FULL: no room for it. CORRUPT: the child is not what the page says, nor a half of
+ * that. */
 static enum pando_status insert_separator_co(struct dex *self, uint32_t index,
                                              const struct dex_target *target,
                                              struct dex_scratch *scratch,
@@ -84,10 +88,12 @@ static enum pando_status insert_separator_co(struct dex *self, uint32_t index,
     enum pando_status status = child_page_co(self, page_child(layout, bytes, at), scratch->sibling);
     if (status != PANDO_OK)
         return status;
+    if (dex_covers(scratch->sibling, (uint8_t)(page_level(bytes) - 1), target))
+        return PANDO_NOT_FOUND;
     if (page_level(scratch->sibling) + 1 != page_level(bytes) || page_dead(scratch->sibling) ||
         page_sibling(scratch->sibling) == 0 || !page_high(scratch->sibling, scratch->key, &high) ||
         slice_compare(high, target->key) >= (target->before ? 0 : 1))
-        return PANDO_NOT_FOUND;
+        return PANDO_CORRUPT;
     fabric_address right = page_sibling(scratch->sibling);
     struct page_pair pair = {.key = high, .value = slice_of(&right, sizeof(right))};
     if (!page_room(layout, bytes, UINT32_MAX, high.size, sizeof(right)))
@@ -124,6 +130,9 @@ enum pando_status dex_mend_co(struct dex *self, uint32_t index, const struct dex
                 dex_covers(frame_bytes(&table->frames, index), level, target);
     if (same)
         status = dex_own_page_co(self, index, scratch, &lock, &locked);
+    else if (index == table->root_frame && level > target->level &&
+             !page_dead(frame_bytes(&table->frames, index)))
+        status = PANDO_CORRUPT; /* the root has all keys */
     if (same && status == PANDO_OK) {
         status = insert_separator_co(self, index, target, scratch, locked ? &lock : NULL);
         told = status == PANDO_OK;
@@ -204,21 +213,56 @@ static bool one_intent(const struct dex_table *table, unsigned pages)
     return pages * (table->layout.page_bytes + 64u) + 64u <= POOL_INTENT_BYTES;
 }
 
-/* The page's latch (and lock) is held, scratch->image is what it is. */
-static enum pando_status split_page_co(struct dex *self, uint32_t index, struct slice key,
-                                       struct dex_scratch *scratch, const struct pool_lock *lock)
+/* A fresh block that nobody was told of goes back. */
+static void unalloc_co(struct dex *self, const struct page_header *header)
+{
+    struct pool_block block = {.address = header->address, .version = header->version};
+    if (header->address == 0)
+        return;
+    enum pando_status freed =
+        pool_free_co(self->base.session, &block, self->table->layout.page_bytes, false);
+    (void)freed; /* if not, it is swept when this member has gone */
+}
+
+/* Whether the parent has room for the separator of what is to be split. If it had not, and no memory were
+ * left for splitting it, nobody would find the other half. If somebody is at the parent, it is not known. */
+static bool parent_has_room(struct dex *self, const struct dex_spot *spot, const struct cut *cut)
+{
+    const struct frames *frames = &self->table->frames;
+    const uint8_t *bytes = frame_bytes(frames, spot->parent);
+    struct frame *parent = frame_at(frames, spot->parent);
+
+    if (!frame_take(parent, spot->parent_version))
+        return true;
+    bool room = page_pairs(bytes) < 2 || page_room(&self->table->layout, bytes, UINT32_MAX,
+                                                   cut->key.size, sizeof(fabric_address));
+    frame_give(parent, false);
+    return room;
+}
+
+/* The page's latch (and lock) is held, scratch->image is what it is. *parent_first: nothing was done, as
+ * its parent is to be split before. */
+static enum pando_status split_page_co(struct dex *self, const struct dex_spot *spot,
+                                       struct slice key, struct dex_scratch *scratch,
+                                       const struct pool_lock *lock, bool *parent_first)
 {
     struct dex_table *table = self->table;
+    uint32_t index = spot->frame;
     struct frame *frame = frame_at(&table->frames, index);
     struct page_header right = {0};
     uint16_t node = fabric_address_node(frame->address);
     struct cut cut = choose_cut(&table->layout, scratch->image, key, scratch);
 
+    *parent_first = !parent_has_room(self, spot, &cut);
+    if (*parent_first)
+        return PANDO_STALE;
     enum pando_status status = dex_alloc_half_co(self, node, page_level(scratch->image), &right);
     if (status == PANDO_OK && table->log != NULL)
         status = dex_log_wait_co(table->log, self->base.session, atomic_load(&frame->end));
-    if (status != PANDO_OK)
+    if (status != PANDO_OK) {
+        unalloc_co(self, &right);
         return status;
+    }
     build_halves(self, scratch, &cut, &right);
     struct dex_change change = {
         .images = {scratch->sibling, scratch->page}, .count = 2, .lock = lock};
@@ -229,6 +273,8 @@ static enum pando_status split_page_co(struct dex *self, uint32_t index, struct 
     }
     if (status == PANDO_OK)
         status = dex_change_co(self, scratch, &change);
+    if (status != PANDO_OK && status != PANDO_UNKNOWN)
+        unalloc_co(self, &right);
     if (status != PANDO_OK)
         return status;
     frame->dirty = false;
@@ -261,8 +307,11 @@ static enum pando_status split_root_co(struct dex *self, uint32_t index, struct 
         status = dex_alloc_half_co(self, fabric_address_node(left.address), level, &right);
     if (status == PANDO_OK && table->log != NULL)
         status = dex_log_wait_co(table->log, self->base.session, atomic_load(&frame->end));
-    if (status != PANDO_OK)
+    if (status != PANDO_OK) {
+        unalloc_co(self, &left);
+        unalloc_co(self, &right);
         return status;
+    }
     build_halves(self, scratch, &cut, &right);
     page_word_set(scratch->page, POOL_BLOCK_ADDRESS, left.address);
     page_set_version(scratch->page, left.version);
@@ -287,6 +336,10 @@ static enum pando_status split_root_co(struct dex *self, uint32_t index, struct 
     pando_assert(fits);
     struct dex_change change = {.images = {scratch->image}, .count = 1, .lock = lock};
     status = dex_change_co(self, scratch, &change);
+    if (status != PANDO_OK && status != PANDO_UNKNOWN) {
+        unalloc_co(self, &left);
+        unalloc_co(self, &right);
+    }
     if (status != PANDO_OK)
         return status;
     frame->dirty = false;
@@ -312,17 +365,20 @@ enum pando_status dex_split_co(struct dex *self, struct slice key, uint8_t level
         return PANDO_OK;
     struct dex_scratch *scratch = dex_scratch_take(self);
     status = dex_own_page_co(self, spot.frame, scratch, &lock, &locked);
-    bool changed = status != PANDO_OK;
+    bool changed = status != PANDO_OK, parent_first = false;
     if (status == PANDO_OK && page_pairs(frame_bytes(&table->frames, spot.frame)) >= 2) {
         const struct pool_lock *held = locked ? &lock : NULL;
         dex_image(table, spot.frame, scratch->image);
-        status = spot.parent == FRAME_NONE ? split_root_co(self, spot.frame, key, scratch, held)
-                                           : split_page_co(self, spot.frame, key, scratch, held);
+        status = spot.parent == FRAME_NONE
+                     ? split_root_co(self, spot.frame, key, scratch, held)
+                     : split_page_co(self, &spot, key, scratch, held, &parent_first);
         changed = status == PANDO_OK;
         locked = locked && status != PANDO_OK && status != PANDO_UNKNOWN;
     }
     status = unlock_with(self, &lock, locked, status);
     frame_give(frame, changed);
     dex_scratch_give(self, scratch);
+    if (status == PANDO_STALE && parent_first)
+        return dex_split_co(self, key, (uint8_t)(level + 1));
     return status == PANDO_STALE ? PANDO_OK : status;
 }

@@ -8,7 +8,12 @@
 #include "base/log.h"
 #include "tree/dex/dex_int.h"
 
-enum { LOOKS_MAX = 6, LOOKS_BELOW_MAX = 24 };
+enum {
+    LOOKS_MAX = 6,
+    LOOKS_BELOW_MAX = 24,
+    LOOKS_IN_ALL =
+        96, /* below all pages together, or damage would be looked at again by all above it */
+};
 
 static const uint64_t LOOK_PAUSE_NS = 200 * RT_NS_PER_US;
 
@@ -49,6 +54,7 @@ struct verify {
     char *error;
     size_t error_bytes;
     struct blob_buffer value;
+    unsigned looks; /* below pages, in this look at the whole */
 };
 
 static enum pando_status complain(struct verify *verify, fabric_address address, const char *what)
@@ -165,7 +171,8 @@ static enum pando_status verify_children_co(struct verify *verify, uint8_t *page
             status = complain(verify, address, "a child does not begin where it should");
         else
             status = verify_page_co(verify, &child);
-        if (status == PANDO_CORRUPT && ++looks < LOOKS_BELOW_MAX) {
+        if (status == PANDO_CORRUPT && ++looks < LOOKS_BELOW_MAX &&
+            verify->looks++ < LOOKS_IN_ALL) {
             *verify->census = before;
             status = look_again_co(verify, address, cursor, page);
         } else if (status == PANDO_OK) {
@@ -193,6 +200,9 @@ static enum pando_status verify_fences(struct verify *verify, const struct place
         return complain(verify, place->address, "does not begin where its parent says");
     if (no_high != place->no_high && (no_high || page_sibling(page) == 0))
         return complain(verify, place->address, "does not end where its parent says");
+    /* What is to the right of any other page is found by who is led to that page: its parent is told. */
+    if (place->level < 0 && !no_high)
+        return complain(verify, place->address, "the root ends before the last key does");
     if (!no_high && !place->no_high && slice_compare(high, place->high) > 0)
         return complain(verify, place->address, "ends beyond what its parent says");
     return PANDO_OK;
@@ -251,6 +261,7 @@ enum pando_status dex_verify_co(struct engine *engine, struct engine_census *out
         if (look > 0)
             rt_sleep_co(LOOK_PAUSE_NS << look);
         *out = (struct engine_census){0};
+        verify.looks = 0;
         status = flush_all_co(self, &out->bytes);
         if (status == PANDO_OK)
             status = verify_page_co(&verify, &root);
