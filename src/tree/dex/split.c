@@ -52,6 +52,23 @@ enum pando_status dex_own_page_co(struct dex *self, uint32_t index, struct dex_s
 
 /* ---- telling a parent ------------------------------------------------------------------------ */
 
+/* R25: an inner page that others change, too, is read again; the frame may even be of a page that was
+ * there before. Its latch is held. */
+static enum pando_status refresh_co(struct dex *self, uint32_t index, uint8_t *bytes)
+{
+    struct dex_table *table = self->table;
+    struct frame *frame = frame_at(&table->frames, index);
+    uint64_t epoch = dex_epoch(table);
+    enum pando_status status = dex_read_co(self, frame->address, bytes);
+
+    if (status == PANDO_OK &&
+        page_version(bytes) != page_version(frame_bytes(&table->frames, index)))
+        dex_replace_co(self, index, bytes);
+    if (status == PANDO_OK)
+        frame->epoch = epoch;
+    return status;
+}
+
 /* The child's page as it is: from its frame or from the pool. CORRUPT: there is none, although a current
  * page names it. */
 static enum pando_status child_page_co(struct dex *self, uint64_t word, uint8_t *bytes)
@@ -64,11 +81,19 @@ static enum pando_status child_page_co(struct dex *self, uint64_t word, uint8_t 
         return status == PANDO_STALE ? PANDO_CORRUPT : status;
     }
     struct frame *frame = frame_at(&table->frames, index);
+    const uint8_t *cached = frame_bytes(&table->frames, index);
+    enum pando_status status = PANDO_OK;
     frame_latch_co(frame);
     bool same = frame_swizzled(word) || frame->address == word;
-    page_copy(bytes, frame_bytes(&table->frames, index), table->layout.page_bytes);
-    frame_give(frame, false);
-    return same ? PANDO_OK : PANDO_AGAIN;
+    bool shared = same && page_level(cached) > 0 && !dex_alone(self, index);
+    if (shared)
+        status = refresh_co(self, index, bytes);
+    else
+        page_copy(bytes, cached, table->layout.page_bytes);
+    frame_give(frame, shared);
+    if (status == PANDO_STALE)
+        return PANDO_CORRUPT;
+    return same ? status : PANDO_AGAIN;
 }
 
 /* The separator that follows a child in a current page whose latch (and lock) is held. NOT_FOUND: there
