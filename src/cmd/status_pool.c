@@ -79,6 +79,11 @@ static void print_node(const struct pool_node_stats *stats, unsigned node, FILE 
         format_size(spare, sizeof(spare), stats->blocks_free_bytes),
         format_size(reserve, sizeof(reserve), stats->chunks_reserved * POOL_CHUNK_BYTES),
         stats->grants, stats->returns, stats->sweeps, stats->refusals, stats->starts);
+    if (stats->chunks_damaged > 0)
+        fprintf(out,
+                "memory %-3u DAMAGED: %" PRIu64 " chunks are not used any more; pando table verify "
+                "says what is damaged there\n",
+                node, stats->chunks_damaged);
 }
 
 void pool_view_print(const struct pool_view *view, FILE *out)
@@ -130,6 +135,8 @@ void pool_view_json(const struct pool_view *view, struct json *json)
         field_u64(json, "sweeps", stats->sweeps);
         field_u64(json, "refusals", stats->refusals);
         field_u64(json, "starts", stats->starts);
+        field_u64(json, "chunks_damaged", stats->chunks_damaged);
+        field_u64(json, "intents_damaged", stats->intents_damaged);
         json_end_object(json);
     }
     json_end_array(json);

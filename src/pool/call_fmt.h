@@ -80,6 +80,8 @@ struct pool_node_stats {
     uint64_t sweeps;
     uint64_t refusals; /* FULL */
     uint64_t starts;
+    uint64_t chunks_damaged;  /* whose entry could not be read when it started: not given out */
+    uint64_t intents_damaged; /* that could not be read then: torn, or damaged */
 };
 
 #endif

@@ -106,6 +106,14 @@ static enum pando_status open_superblock(struct memnode *memnode, char *error, s
         fabric_self_read(memnode->fabric, memnode->first, &memnode->super, sizeof(memnode->super));
     if (status != PANDO_OK)
         return status;
+    /* A format that was cut off is begun anew. One that was whole once has been started. */
+    if (memnode->super.magic != POOL_MAGIC && memnode->super.starts > 0) {
+        snprintf(
+            error, error_bytes,
+            "damaged superblock: it has no magic number, but was in use; restore the window, or "
+            "start with an empty one");
+        return PANDO_CORRUPT;
+    }
     status =
         memnode->super.magic != POOL_MAGIC ? format(memnode) : check(memnode, error, error_bytes);
     if (status != PANDO_OK)

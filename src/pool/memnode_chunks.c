@@ -389,7 +389,7 @@ static void sweep_chunk(struct memnode *memnode, uint64_t index, struct fabric_i
     struct chunk *chunk = &memnode->chunks[index];
     bool owned = not_later(chunk->entry.owner, dead);
 
-    if (chunk->entry.kind == POOL_CHUNK_FREE)
+    if (chunk->entry.kind == POOL_CHUNK_FREE || chunk->entry.kind == POOL_CHUNK_DAMAGED)
         return;
     if (chunk->entry.kind == POOL_CHUNK_INTENTS) {
         if (owned) {
@@ -478,8 +478,12 @@ enum pando_status memnode_chunks_load(struct memnode *memnode)
             return status;
         chunk->entry = pool_chunk_unpack(words[0], words[1]);
         if (!entry_plausible(&chunk->entry)) {
-            log_error("damaged chunk table entry", log_u64("chunk", index));
-            return PANDO_CORRUPT;
+            /* What lies there can be read, and be written by who has it; none of it is given out again. */
+            log_error("damaged chunk table entry: the chunk is not used any more",
+                      log_u64("chunk", index), log_hex("word", words[0]));
+            memnode->stats.chunks_damaged++;
+            chunk->entry = (struct pool_chunk){.kind = POOL_CHUNK_DAMAGED};
+            continue;
         }
         if (chunk->entry.kind == POOL_CHUNK_FREE) {
             memnode->chunks_free++;

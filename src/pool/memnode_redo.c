@@ -20,6 +20,18 @@ static bool home_lock_holds(struct memnode *memnode, const struct intent *intent
            word == intent->home.word;
 }
 
+/* An intent that cannot be read is that of a list that was cut off in its first WRITE, and then nothing behind
+ * it was done; or it is damaged, and what it was to finish is found torn by who reads it. */
+static bool intent_sound(struct memnode *memnode, fabric_address slot, uint8_t *buffer,
+                         uint32_t size, struct intent *intent)
+{
+    if (intent_read(intent, memnode->super.pool_id, slot, buffer, size))
+        return true;
+    log_warn("left out an intent that cannot be read", log_hex("slot", slot));
+    memnode->stats.intents_damaged++;
+    return false;
+}
+
 static unsigned redo_slot(struct memnode *memnode, uint64_t offset, uint8_t *buffer, uint32_t size,
                           struct intent *intent)
 {
@@ -28,8 +40,7 @@ static unsigned redo_slot(struct memnode *memnode, uint64_t offset, uint8_t *buf
 
     if (memnode_word_read(memnode, offset, &header) != PANDO_OK || header == 0 ||
         fabric_self_read(memnode->fabric, offset, buffer, size) != PANDO_OK ||
-        !intent_read(intent, memnode->super.pool_id, slot, buffer, size) ||
-        !home_lock_holds(memnode, intent))
+        !intent_sound(memnode, slot, buffer, size, intent) || !home_lock_holds(memnode, intent))
         return 0;
     for (uint32_t i = 0; i < intent->image_count; i++) {
         const struct intent_image *image = &intent->images[i];

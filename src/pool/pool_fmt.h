@@ -241,7 +241,13 @@ static inline struct fabric_identity pool_lock_owner(uint64_t word)
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-enum pool_chunk_kind { POOL_CHUNK_FREE, POOL_CHUNK_BLOCKS, POOL_CHUNK_INTENTS, POOL_CHUNK_VITAL };
+enum pool_chunk_kind {
+    POOL_CHUNK_FREE,
+    POOL_CHUNK_BLOCKS,
+    POOL_CHUNK_INTENTS,
+    POOL_CHUNK_VITAL,
+    POOL_CHUNK_DAMAGED, /* never in the window: what an entry with a wrong check is */
+};
 
 struct pool_chunk {
     enum pool_chunk_kind kind;
@@ -250,17 +256,30 @@ struct pool_chunk {
     uint64_t version_floor;
 };
 
+/* An entry's first word: the owner's incarnation (bits 0 to 15) and member (16 to 31), the blocks' size in
+ * units of 64 bytes (32 to 49), the kind (56 and 57), and a check of all that (50 to 55 and 58 to 63). It is 0
+ * for a free chunk. */
+#define POOL_CHUNK_CHECKED (((uint64_t)3 << 56) | (((uint64_t)1 << 50) - 1))
+
+static inline uint64_t pool_chunk_check(uint64_t word)
+{
+    uint64_t check = (word & POOL_CHUNK_CHECKED) * UINT64_C(0x9e3779b97f4a7c15) >> 52;
+    return (check & 63) << 50 | check >> 6 << 58;
+}
+
 static inline uint64_t pool_chunk_pack(const struct pool_chunk *chunk)
 {
-    return (uint64_t)chunk->kind << 56 | (uint64_t)(chunk->block_bytes / 64) << 32 |
-           (uint64_t)chunk->owner.member << 16 | chunk->owner.incarnation;
+    uint64_t word = (uint64_t)chunk->kind << 56 | (uint64_t)(chunk->block_bytes / 64) << 32 |
+                    (uint64_t)chunk->owner.member << 16 | chunk->owner.incarnation;
+    return word | pool_chunk_check(word);
 }
 
 static inline struct pool_chunk pool_chunk_unpack(uint64_t word, uint64_t version_floor)
 {
+    bool sound = (word & ~POOL_CHUNK_CHECKED) == pool_chunk_check(word);
     return (struct pool_chunk){
-        .kind = (enum pool_chunk_kind)(word >> 56),
-        .block_bytes = (uint32_t)(word >> 32 & 0xffffff) * 64,
+        .kind = sound ? (enum pool_chunk_kind)(word >> 56 & 3) : POOL_CHUNK_DAMAGED,
+        .block_bytes = (uint32_t)(word >> 32 & 0x3ffff) * 64,
         .owner = {.member = (uint16_t)(word >> 16), .incarnation = (uint16_t)word},
         .version_floor = version_floor,
     };
