@@ -17,6 +17,7 @@ static enum pando_status judge(struct dex *self, enum pando_status status, bool 
     case PANDO_NO_MEMORY:
     case PANDO_UNKNOWN:
     case PANDO_FULL:
+    case PANDO_CORRUPT:
         return status;
     case PANDO_BROKEN:
     case PANDO_TIMEOUT:
