@@ -36,6 +36,7 @@ struct fabric_sim_options {
     struct fabric_sim_chaos chaos;
     bool shuffle;            /* see rt/sim: random choice among runnable tasks */
     double race_probability; /* see rt/sim */
+    uint64_t race_delay_ns;  /* likewise; 0 for chaos.spread_ns */
     uint64_t break_ns;       /* until an unreachable peer breaks an endpoint; 0 for 100 us */
 };
 
@@ -95,6 +96,10 @@ void fabric_sim_heal(struct fabric_sim *net, uint16_t a, uint16_t b);
 
 /* Flips bits of a byte in the window of a node, as memory does that fails. */
 void fabric_sim_flip(struct fabric *fabric, uint64_t offset, uint8_t bits);
+
+/* From now on a list's endpoint breaks with this chance when the list has been executed, instead of the
+ * answer coming back: its outcome is unknown to who sent it. */
+void fabric_sim_lose_answers(struct fabric_sim *net, double chance);
 
 /* ---- datagrams ------------------------------------------------------------------------------- */
 

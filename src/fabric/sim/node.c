@@ -19,7 +19,8 @@ struct fabric_sim *fabric_sim_create(const struct fabric_sim_options *options)
         .seed = options->seed,
         .shuffle = options->shuffle,
         .race_probability = options->race_probability,
-        .race_delay_ns = options->chaos.spread_ns,
+        .race_delay_ns =
+            options->race_delay_ns != 0 ? options->race_delay_ns : options->chaos.spread_ns,
     };
     memcpy(world.costs, options->model->costs, sizeof(world.costs));
     net->options = *options;
@@ -321,6 +322,11 @@ static struct link_cut *cut_find(const struct fabric_sim *net, uint16_t a, uint1
 bool sim_linked(const struct fabric_sim *net, const struct machine *a, const struct machine *b)
 {
     return list_empty(&net->cuts) || cut_find(net, a->node, b->node) == NULL;
+}
+
+void fabric_sim_lose_answers(struct fabric_sim *net, double chance)
+{
+    net->answers_lost = chance;
 }
 
 void fabric_sim_cut(struct fabric_sim *net, uint16_t a, uint16_t b)

@@ -118,6 +118,7 @@ struct fabric_sim {
     struct machine *by_node[UINT16_MAX + 1];
     struct list free_transfers;
     uint64_t next_endpoint_id;
+    double answers_lost; /* see fabric_sim_lose_answers */
 };
 
 extern const struct fabric_ops sim_fabric_ops;

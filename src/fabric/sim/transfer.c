@@ -273,6 +273,11 @@ static void respond(struct transfer *transfer)
             return;
         }
     }
+    if (transfer->list != NULL && net->answers_lost > 0 &&
+        prng_chance(sim_prng(net->sim), net->answers_lost)) {
+        sim_endpoint_break(transfer->endpoint); /* ends this transfer, too */
+        return;
+    }
     if (transfer->list != NULL)
         list_hand_back(transfer, transfer->status);
     transfer_end(transfer);
