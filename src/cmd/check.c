@@ -47,7 +47,8 @@ static const struct config_option options[] = {
              "clocks drift, memory nodes restart. outage: memory nodes or links are gone for "
              "longer than any patience. pauses: several clients stand still beyond their leases. "
              "flips: bits of the table change in memory nodes (every answer has to be right or "
-             "'corrupt'). all: crash and short.",
+             "'corrupt'). answers: lists are executed, but their answers are lost. all: crash and "
+             "short.",
      .default_text = "all",
      CONFIG_TEXT_INTO(struct settings, faults)},
     {.name = "ops",
@@ -87,9 +88,12 @@ static const struct config_option options[] = {
     {.name = "break",
      .metavar = "LIST",
      .help =
-         "What to break on purpose, to see that it is noticed: fencing, recovery, or what the "
-         "engine offers (sherman: cells, fences, intents; dex: cells, replay, invalidate, forget, "
-         "barrier).",
+         "Rules to break on purpose, to see that it is noticed. Of the pool: fencing, recovery, "
+         "resolve, lost-locks, lease, redo, grace, floor, old-reads. Of sherman: "
+         "cells, fences, intents, locks, release, handover, versions, sibling, tiling, merge-lock, "
+         "separator, dead. Of dex: cells, replay, invalidate, forget, barrier, durable, stamps, "
+         "through, partitions, write-back, truncate, serve-lease. docs/PROTOCOLS.md says "
+         "which rule each one breaks; scripts/mutations tries them all.",
      CONFIG_TEXT_INTO(struct settings, broken)},
     {.name = "trace",
      .help = "Print the events of one seed.",
@@ -158,10 +162,10 @@ static bool parse_fault(const char *text, size_t size, unsigned *faults)
         const char *name;
         unsigned faults;
     } known[] = {
-        {"none", CHECK_FAULTS_NONE},     {"crash", CHECK_FAULTS_CRASH},
-        {"short", CHECK_FAULTS_SHORT},   {"outage", CHECK_FAULTS_OUTAGE},
-        {"pauses", CHECK_FAULTS_PAUSES}, {"flips", CHECK_FAULTS_FLIPS},
-        {"all", CHECK_FAULTS_ALL},
+        {"none", CHECK_FAULTS_NONE},       {"crash", CHECK_FAULTS_CRASH},
+        {"short", CHECK_FAULTS_SHORT},     {"outage", CHECK_FAULTS_OUTAGE},
+        {"pauses", CHECK_FAULTS_PAUSES},   {"flips", CHECK_FAULTS_FLIPS},
+        {"answers", CHECK_FAULTS_ANSWERS}, {"all", CHECK_FAULTS_ALL},
     };
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if (is_word(known[i].name, text, size)) {
@@ -187,10 +191,30 @@ static bool parse_faults(const char *text, unsigned *out)
     return good;
 }
 
+/* What may be broken in the pool, and the option that does it. */
+static const struct {
+    const char *name;
+    size_t offset; /* of a bool in struct check_options */
+} pool_breaks[] = {
+    {"fencing", offsetof(struct check_options, no_fencing)},
+    {"recovery", offsetof(struct check_options, no_recovery)},
+    {"resolve", offsetof(struct check_options, broken.resolve)},
+    {"lost-locks", offsetof(struct check_options, broken.lost_locks)},
+    {"lease", offsetof(struct check_options, broken.lease)},
+    {"redo", offsetof(struct check_options, broken.redo)},
+    {"grace", offsetof(struct check_options, broken.grace)},
+    {"floor", offsetof(struct check_options, broken.floor)},
+    {"old-reads", offsetof(struct check_options, broken.old_reads)},
+};
+enum { POOL_BREAKS = sizeof(pool_breaks) / sizeof(pool_breaks[0]) };
+
 /* All that may be broken; cut if it does not fit. */
 static void list_breaks(const struct engine_ops *engine, char *out, size_t out_bytes)
 {
-    size_t used = (size_t)snprintf(out, out_bytes, "fencing, recovery");
+    size_t used = 0;
+    for (size_t i = 0; i < POOL_BREAKS && used < out_bytes; i++)
+        used += (size_t)snprintf(out + used, out_bytes - used, "%s%s", i > 0 ? ", " : "",
+                                 pool_breaks[i].name);
     for (size_t i = 0; i < engine->switch_count && used < out_bytes; i++) {
         const char *name = engine->switches[i].name;
         if (strncmp(name, BREAK, strlen(BREAK)) == 0)
@@ -209,20 +233,18 @@ static bool engine_breaks(const struct engine_ops *engine, const char *name, siz
     return false;
 }
 
-/* One word of --break. Fencing and recovery are the pool's; the rest goes to the engine as "break-...". */
+/* One word of --break: the pool's, or the engine's, which gets it as "break-...". */
 static int take_break(struct check *check, const char *name, size_t size)
 {
     const struct engine_ops *engine = check->run.options.engine;
     size_t used = strlen(check->without);
     char all[LIST_BYTES];
 
-    if (is_word("fencing", name, size)) {
-        check->run.options.no_fencing = true;
-        return EXIT_OK;
-    }
-    if (is_word("recovery", name, size)) {
-        check->run.options.no_recovery = true;
-        return EXIT_OK;
+    for (size_t i = 0; i < POOL_BREAKS; i++) {
+        if (is_word(pool_breaks[i].name, name, size)) {
+            *(bool *)((char *)&check->run.options + pool_breaks[i].offset) = true;
+            return EXIT_OK;
+        }
     }
     if (!engine_breaks(engine, name, size)) {
         list_breaks(engine, all, sizeof(all));
@@ -354,7 +376,7 @@ static int prepare(struct check *check, const struct settings *settings)
     if (!parse_faults(settings->faults, &run->options.faults))
         return cmd_usage("check",
                          "--faults: '%.32s' is no list of none, crash, short, outage, pauses, "
-                         "flips and all",
+                         "flips, answers and all",
                          settings->faults);
     check->seeds = run->last_seed - run->first_seed + 1;
     if (settings->trace && check->seeds != 1)

@@ -20,6 +20,7 @@ enum {
     CACHE_BYTES = 4096,
     LONGEST_PAUSE_LEASES = 5, /* beyond its lease; at eight a process ends itself */
     INTERMISSION_SEEDS = 8,   /* one in so many has one */
+    STALLS_SEEDS = 4,         /* in one of so many a thread that loses a race loses it by far */
 };
 
 static const uint64_t MEMORY_BYTES = 1 << 30; /* of a window; little of it is ever touched */
@@ -27,6 +28,7 @@ static const uint64_t COMPUTE_BYTES = 1 << 20;
 static const uint64_t JANITOR_NS = 30 * RT_NS_PER_US; /* as long as faults may begin */
 static const uint64_t JANITOR_LATE_NS = RT_NS_PER_MS;
 static const uint64_t FAULTS_WITHIN_NS = 2 * CHECK_LEASE_NS;
+static const uint64_t STALL_NS = 2 * RT_NS_PER_MS;
 static const uint64_t LONGEST_NS = 30 * RT_NS_PER_S;
 
 void check_violate(struct cluster *cluster, const char *format, ...)
@@ -189,6 +191,7 @@ static void build(struct cluster *cluster)
                   .no_fencing = options->no_fencing},
         .shuffle = true,
         .race_probability = 0.05,
+        .race_delay_ns = options->seed % STALLS_SEEDS == 2 ? STALL_NS : 0,
     };
     cluster->net = fabric_sim_create(&network);
     pando_assert(cluster->net != NULL);
@@ -475,6 +478,7 @@ void check_seed(const struct check_options *options, struct check_result *result
     *result = (struct check_result){0};
     cluster->options = options;
     cluster->result = result;
+    pool_broken = options->broken;
     prng_seed(&cluster->prng, options->seed * 77 + 1);
     prng_seed(&cluster->faults_prng, options->seed * 131 + 7);
     list_init(&cluster->doings);

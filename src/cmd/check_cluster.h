@@ -8,15 +8,17 @@
 #define CMD_CHECK_CLUSTER_H
 
 #include "engine/engine.h"
+#include "pool/broken.h"
 
 /* Kinds of faults, as bits. Without any there is only what the memory model allows at any time. */
 enum check_faults {
     CHECK_FAULTS_NONE = 0,
-    CHECK_FAULTS_CRASH = 1 << 0,  /* clients are killed at any operation; some are replaced */
-    CHECK_FAULTS_SHORT = 1 << 1,  /* and paused, cut off, clocks drift, memory nodes restart */
-    CHECK_FAULTS_OUTAGE = 1 << 2, /* memory nodes or links are gone for longer than any patience */
-    CHECK_FAULTS_PAUSES = 1 << 3, /* several clients stand still at once, beyond their leases */
-    CHECK_FAULTS_FLIPS = 1 << 4,  /* bits of the table change in memory nodes */
+    CHECK_FAULTS_CRASH = 1 << 0,   /* clients are killed at any operation; some are replaced */
+    CHECK_FAULTS_SHORT = 1 << 1,   /* and paused, cut off, clocks drift, memory nodes restart */
+    CHECK_FAULTS_OUTAGE = 1 << 2,  /* memory nodes or links are gone for longer than any patience */
+    CHECK_FAULTS_PAUSES = 1 << 3,  /* several clients stand still at once, beyond their leases */
+    CHECK_FAULTS_FLIPS = 1 << 4,   /* bits of the table change in memory nodes */
+    CHECK_FAULTS_ANSWERS = 1 << 5, /* lists are executed, but their answers are lost */
 };
 
 /* What `--faults all` is. */
@@ -43,8 +45,9 @@ struct check_options {
     unsigned keys;
     unsigned ops;        /* of all clients together */
     const char *without; /* as in struct engine_config; with what is to be broken in the engine */
-    bool no_fencing;     /* test only, as the next */
+    bool no_fencing;     /* test only, as the next two */
     bool no_recovery;
+    struct pool_broken broken;
     bool trace; /* events on stdout */
 };
 

@@ -15,6 +15,7 @@ enum {
 };
 
 static const uint64_t WITHIN_NS = 2 * CHECK_LEASE_NS;
+static const double LOST_ANSWERS = 0.003; /* of all lists */
 
 /* The kinds that are planned here, of which a seed has at most one: what it shows is then its work. */
 static const unsigned kinds[] = {CHECK_FAULTS_OUTAGE, CHECK_FAULTS_PAUSES, CHECK_FAULTS_FLIPS};
@@ -92,6 +93,14 @@ static void plan_flips(struct cluster *cluster)
         cluster->flip_at_ns[i] = 1 + below(cluster, 2 * WITHIN_NS);
 }
 
+static unsigned all_kinds(void)
+{
+    unsigned all = 0;
+    for (unsigned i = 0; i < KINDS; i++)
+        all |= kinds[i];
+    return all;
+}
+
 /* With one kind alone it strikes every seed. */
 static unsigned choose(struct cluster *cluster)
 {
@@ -111,7 +120,7 @@ static unsigned choose(struct cluster *cluster)
 void check_faults_plan(struct cluster *cluster)
 {
     unsigned kind = choose(cluster);
-    cluster->faults = (cluster->options->faults & (CHECK_FAULTS_CRASH | CHECK_FAULTS_SHORT)) | kind;
+    cluster->faults = (cluster->options->faults & ~all_kinds()) | kind;
     switch (kind) {
     case CHECK_FAULTS_OUTAGE:
         plan_outage(cluster);
@@ -202,8 +211,14 @@ static void tend_pause(struct cluster *cluster, struct check_pause *pause, uint6
     }
 }
 
+static bool losing_answers(const struct cluster *cluster, uint64_t since_ns)
+{
+    return (cluster->faults & CHECK_FAULTS_ANSWERS) != 0 && since_ns < 2 * WITHIN_NS;
+}
+
 void check_faults_tend(struct cluster *cluster, uint64_t since_ns)
 {
+    fabric_sim_lose_answers(cluster->net, losing_answers(cluster, since_ns) ? LOST_ANSWERS : 0);
     tend_pause(cluster, &cluster->pause, since_ns);
     for (unsigned i = 0; i < CHECK_FLIPS_MAX; i++) {
         if (cluster->flip_at_ns[i] == 0 || since_ns < cluster->flip_at_ns[i])
@@ -218,7 +233,8 @@ bool check_faults_over(const struct cluster *cluster)
     uint64_t since_ns = sim_now_ns(cluster->sim) - cluster->ready_ns;
     const struct check_pause *pause = &cluster->pause;
 
-    if (pause->at_ns != 0 && (!pause->done || since_ns < pause->end_ns))
+    if (losing_answers(cluster, since_ns) ||
+        (pause->at_ns != 0 && (!pause->done || since_ns < pause->end_ns)))
         return false;
     for (unsigned i = 0; i < CHECK_FLIPS_MAX; i++) {
         if (cluster->flip_at_ns[i] != 0)

@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "pool/block_fmt.h"
+#include "pool/broken.h"
 #include "pool/pool_int.h"
 
 enum {
@@ -229,6 +230,8 @@ static bool take_at_hand(struct shelf *shelf, struct pool_block *block)
 {
     if (shelf->ready_count > 0) {
         *block = shelf->ready[--shelf->ready_count];
+        if (pool_broken.floor)
+            block->version = 0;
         return true;
     }
     if (shelf->carve_next + shelf->block_bytes > shelf->carve_end)

@@ -16,6 +16,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "pool/broken.h"
 #include "pool/memnode_int.h"
 
 enum { RESERVE_PART = 8, RESERVE_CHUNKS_MAX = 16 };
@@ -159,7 +160,7 @@ static void hold_block(const struct memnode *memnode, struct chunk *chunk)
     *last = *first;
     *first = block;
     chunk->held++;
-    chunk->not_before_ns = rt_now_ns() + memnode->grace_ns;
+    chunk->not_before_ns = rt_now_ns() + (pool_broken.grace ? 0 : memnode->grace_ns);
 }
 
 static uint32_t grant_blocks(struct memnode *memnode, struct fabric_identity to,

@@ -9,6 +9,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "pool/broken.h"
 #include "pool/pool_int.h"
 
 static const uint64_t LEASE_NS = RT_NS_PER_S;
@@ -139,7 +140,7 @@ uint64_t pool_lease_ns(const struct pool *pool)
 
 uint64_t pool_grace_ns(const struct pool *pool)
 {
-    return pool->lease_ns + RT_NS_PER_S;
+    return pool_broken.grace ? 0 : pool->lease_ns + RT_NS_PER_S;
 }
 
 struct fabric *pool_fabric(const struct pool *pool)

@@ -23,6 +23,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "pool/broken.h"
 #include "pool/intent.h"
 #include "pool/peer_fmt.h"
 #include "pool/pool_int.h"
@@ -427,6 +428,8 @@ static enum pando_status recover_steps_co(struct recovery *recovery)
     enum pando_status status = fence_co(recovery);
     if (status == PANDO_OK)
         status = count_on_co(recovery, POOL_FENCED);
+    if (status == PANDO_OK && pool_broken.redo)
+        status = every_node_co(recovery, release_locks_co);
     if (status == PANDO_OK)
         status = every_node_co(recovery, redo_node_co);
     if (status == PANDO_OK)

@@ -2,7 +2,10 @@
  * retry.c - what has to be done again: reads of things that are being written, and lists that must
  * arrive. All of it is bounded.
  */
+#include "pool/broken.h"
 #include "pool/pool_int.h"
+
+struct pool_broken pool_broken;
 
 enum {
     REREADS_MAX = 16,
@@ -41,7 +44,7 @@ bool pool_recent(uint64_t posted_ns)
     uint64_t now_ns = rt_coarse_ns();
     if (now_ns == posted_ns) /* else the loop has turned since, and looked at the clock */
         now_ns = rt_tick_ns() + RT_TICK_NS;
-    return now_ns < posted_ns + READ_OLD_NS;
+    return now_ns < posted_ns + READ_OLD_NS || pool_broken.old_reads;
 }
 
 enum pando_status pool_read_co(struct pool_session *session, struct pool_reading *reading)

@@ -4,6 +4,7 @@
  */
 #include "base/log.h"
 #include "fabric/sim/fabric_sim.h"
+#include "lib/broken.h"
 #include "lib/check.h"
 #include "pool/block_fmt.h"
 #include "pool/intent.h"
@@ -381,8 +382,9 @@ static void joining_task(void *arg)
     world.done++;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    break_rule(argc, argv);
     rt_fn tasks[] = {tables_task, memory_task,  vital_task,  late_task,
                      sizes_task,  restart_task, joining_task};
     log_set_level(LOG_LEVEL_ERROR);

@@ -38,7 +38,10 @@ struct dex_switches {
     /* Off unless asked for by "+": gets of leaves, too, and leaves whatever the barrier costs; always. */
     bool offload_leaves, offload_only;
     bool lend_wildly; /* likewise, for tests: frames for records come and go at random */
-    bool cells, replay, invalidate, forget, barrier; /* break-cells and so on */
+    bool small_log;   /* likewise: checkpoints are frequent */
+    /* break-cells and so on, see docs/PROTOCOLS.md */
+    bool cells, replay, invalidate, forget, barrier, durable, stamps, through, partitions,
+        write_back, truncate, lease;
 };
 
 struct dex_stats {

@@ -44,7 +44,7 @@ static bool together(const struct merge *merge)
     const struct map_part *part = map_find(map, page_low(left, low));
     uint16_t node = fabric_address_node(frame_at(&table->frames, merge->parent)->address);
 
-    if (part != map_find(map, page_low(right, low2)) || part->frozen ||
+    if ((table->on.partitions && part != map_find(map, page_low(right, low2))) || part->frozen ||
         (part->owner != dex_self(table) && part->taker != dex_self(table)))
         return false;
     if (page_level(left) > 0 && (!dex_alone(self, merge->left) || !dex_alone(self, merge->right)))
@@ -275,7 +275,8 @@ static void fetch_neighbours_co(struct dex *self, const struct dex_target *targe
     page_copy(scratch->page, frame_bytes(&table->frames, spot.frame), table->layout.page_bytes);
     if (!frame_same(frame_at(&table->frames, spot.frame), spot.version))
         return;
-    if (page_high(scratch->page, scratch->key, &high) && map_find(map, high) == part) {
+    if (page_high(scratch->page, scratch->key, &high) &&
+        (map_find(map, high) == part || !table->on.partitions)) {
         beside.key = high;
         if (dex_find_co(self, &beside, &spot) != PANDO_OK)
             return;

@@ -14,7 +14,12 @@
 #include "base/log.h"
 #include "tree/dex/dex_int.h"
 
-enum { LOG_BYTES_MIN = 64 * 1024, LOG_BYTES_MAX = 4 * 1024 * 1024, LOG_PART_OF_POOL = 1024 };
+enum {
+    LOG_BYTES_SMALL = 16 * 1024,
+    LOG_BYTES_MIN = 64 * 1024,
+    LOG_BYTES_MAX = 4 * 1024 * 1024,
+    LOG_PART_OF_POOL = 1024
+};
 
 static const uint64_t CHANGING_PAUSE_NS = 20 * RT_NS_PER_US;
 
@@ -41,6 +46,8 @@ static enum pando_status log_ensure_co(struct dex *self)
         bytes += pool_superblock(table->pool, node)->chunks * POOL_CHUNK_BYTES;
     bytes = bytes / LOG_PART_OF_POOL / LOG_BYTES_MIN * LOG_BYTES_MIN;
     bytes = bytes < LOG_BYTES_MIN ? LOG_BYTES_MIN : bytes > LOG_BYTES_MAX ? LOG_BYTES_MAX : bytes;
+    if (table->on.small_log)
+        bytes = LOG_BYTES_SMALL;
     return dex_log_create_co(self->base.session, table->id, (uint32_t)bytes, &table->log);
 }
 
@@ -92,7 +99,7 @@ static bool apply_record(struct replay *replay, uint32_t index, const struct dex
     struct page_pair pair = {record->key, record->value, record->kind == DEX_LOG_BLOB};
     uint32_t at;
 
-    if (!page_stamp_below(page_stamp(bytes), stamp))
+    if (!page_stamp_below(page_stamp(bytes), stamp) && table->on.stamps)
         return true;
     bool found = page_find(layout, bytes, record->key, &at);
     if (record->kind != DEX_LOG_DELETE) {

@@ -126,7 +126,7 @@ enum pando_status dex_write_back_co(struct dex *self, uint32_t index)
     /* R35: the log first. */
     if (table->log != NULL)
         status = dex_log_wait_co(table->log, self->base.session, atomic_load(&frame->end));
-    if (status == PANDO_OK) {
+    if (status == PANDO_OK && table->on.write_back) {
         struct dex_change change = {
             .images = {scratch->image}, .count = 1, .plain = !table->on.log};
         dex_image(table, index, scratch->image);

@@ -296,13 +296,16 @@ static enum pando_status split_page_co(struct dex *self, const struct dex_spot *
         status = dex_change_co(self, scratch, &first);
         change = (struct dex_change){.images = {scratch->page}, .count = 1, .lock = lock};
     }
+    bool cached_only = !table->on.through && lock == NULL; /* broken on purpose (R36) */
+    if (status == PANDO_OK && cached_only)
+        change = (struct dex_change){.images = {scratch->sibling}, .count = 1, .plain = true};
     if (status == PANDO_OK)
         status = dex_change_co(self, scratch, &change);
     if (status != PANDO_OK && status != PANDO_UNKNOWN)
         unalloc_co(self, &right);
     if (status != PANDO_OK)
         return status;
-    frame->dirty = false;
+    frame->dirty = cached_only;
     frame->first = 0;
     dex_replace_co(self, index, scratch->page);
     dex_count(&table->stats.splits);

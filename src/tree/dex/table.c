@@ -36,11 +36,19 @@ static const struct engine_switch switches[] = {
     {"+offload-leaves", offsetof(struct dex_switches, offload_leaves)},
     {"+offload-only", offsetof(struct dex_switches, offload_only)},
     {"+lend-wildly", offsetof(struct dex_switches, lend_wildly)},
+    {"+small-log", offsetof(struct dex_switches, small_log)},
     {"break-cells", offsetof(struct dex_switches, cells)},
     {"break-replay", offsetof(struct dex_switches, replay)},
     {"break-invalidate", offsetof(struct dex_switches, invalidate)},
     {"break-forget", offsetof(struct dex_switches, forget)},
     {"break-barrier", offsetof(struct dex_switches, barrier)},
+    {"break-durable", offsetof(struct dex_switches, durable)},
+    {"break-stamps", offsetof(struct dex_switches, stamps)},
+    {"break-through", offsetof(struct dex_switches, through)},
+    {"break-partitions", offsetof(struct dex_switches, partitions)},
+    {"break-write-back", offsetof(struct dex_switches, write_back)},
+    {"break-truncate", offsetof(struct dex_switches, truncate)},
+    {"break-serve-lease", offsetof(struct dex_switches, lease)},
 };
 enum { SWITCHES = sizeof(switches) / sizeof(switches[0]) };
 

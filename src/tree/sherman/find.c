@@ -47,7 +47,7 @@ enum sherman_fit sherman_fits(const struct sherman *self, const struct sherman_t
 {
     struct slice key = target->key;
 
-    if (header->dead)
+    if (header->dead && self->table->on.dead)
         return FIT_NOT;
     if (!self->table->on.fences)
         return FIT; /* broken on purpose */

@@ -74,7 +74,7 @@ static enum pando_status global_lock_co(struct sherman *self, struct sherman_loc
         enum pando_status status = try_co(self, lock, node, bytes, &attempt);
         if (status == PANDO_OK && attempt.taken)
             return PANDO_OK;
-        if (status != PANDO_OK && status != PANDO_BROKEN)
+        if ((status != PANDO_OK && status != PANDO_BROKEN) || !self->table->on.locks)
             return status;
         marks = attempt.marks;
         if (attempt.at_once)
@@ -221,6 +221,28 @@ static const uint64_t *free_word(const struct sherman_lock *lock)
     return &pool_lock_frees[deaths];
 }
 
+/* Broken on purpose (R12): the next holder begins before this one's list has completed. */
+static enum pando_status hand_over_early_co(struct sherman *self, struct sherman_lock *lock,
+                                            struct fabric_op *ops, uint32_t count)
+{
+    local_lock_release(self->table->locks, &lock->local, true, (struct local_lock_gift){0});
+    lock->held = false;
+    if (count == 0)
+        return PANDO_OK;
+    return sherman_write_co(self, fabric_address_node(lock->global.address), ops, count);
+}
+
+/* Broken on purpose (R9): the lock is free before what was done under it has arrived. */
+static enum pando_status release_early_co(struct sherman *self, struct sherman_lock *lock,
+                                          struct fabric_op *ops, uint32_t count)
+{
+    enum pando_status status = pool_unlock_co(self->base.session, &lock->global);
+    if (status == PANDO_OK && count > 0)
+        status = sherman_write_co(self, fabric_address_node(lock->global.address), ops, count);
+    lock_forget(self, lock);
+    return status;
+}
+
 enum pando_status sherman_commit_co(struct sherman *self, struct sherman_lock *lock,
                                     struct fabric_op *ops, uint32_t count)
 {
@@ -234,7 +256,11 @@ enum pando_status sherman_commit_co(struct sherman *self, struct sherman_lock *l
     /* Whoever mended a cell takes the mark away with its release: it is not handed over. */
     bool handover = table->on.hierarchical && lock->mended == 0 &&
                     local_lock_successor(table->locks, &lock->local);
+    if (handover && !table->on.completed)
+        return hand_over_early_co(self, lock, ops, count);
     if (handover || lock->alone || !table->on.combine) {
+        if (!handover && !lock->alone && !table->on.release)
+            return release_early_co(self, lock, ops, count);
         if (count > 0)
             status = sherman_write_co(self, node, ops, count);
         if (status == PANDO_OK && !handover && !lock->alone) {

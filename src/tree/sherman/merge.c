@@ -106,7 +106,7 @@ static enum pando_status prepare_co(struct merge *merge, uint8_t level, struct s
     fabric_address left = inner_child_at(layout, scratch->node, merge->index);
     fabric_address right = inner_child_at(layout, scratch->node, merge->index + 1);
     status = try_lock_co(merge, left, &merge->left_lock);
-    if (status == PANDO_OK)
+    if (status == PANDO_OK && self->table->on.merge_lock)
         status = try_lock_co(merge, right, &merge->right_lock);
     if (status == PANDO_OK)
         status = read_co(merge, left, scratch->other, &merge->left, level);

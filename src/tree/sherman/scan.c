@@ -175,7 +175,7 @@ static enum pando_status take_ahead_co(struct scan *scan, uint8_t *room, uint32_
         /* The one before it may have had blobs to wait for. */
         if (!pool_recent(posted_ns) ||
             !node_header_read(&self->table->layout, leaves[i], leaf, &header) || header.dead ||
-            header.level != 0 || !node_covers(&header, cursor_of(scan)))
+            header.level != 0 || (self->table->on.tiling && !node_covers(&header, cursor_of(scan))))
             return PANDO_OK; /* resumed at the cursor */
         scan->read_ns = posted_ns;
         status = take_forward_co(scan, &header, leaf);

@@ -30,7 +30,9 @@ struct sherman_switches {
     bool adopt;        /* a holder does the work of those who wait for its leaf */
     bool merge;        /* underfull nodes are merged */
     bool alone;        /* off: no global locks of leaves; see README.md, "A baseline for others" */
-    bool cells, fences, intents; /* break-cells, break-fences, break-intents */
+    /* break-cells and so on, see docs/PROTOCOLS.md */
+    bool cells, fences, intents, locks, release, completed, versions, sibling, tiling, merge_lock,
+        separator, dead;
 };
 
 struct sherman_table {

@@ -52,7 +52,7 @@ static enum pando_status replace_co(struct sherman *self, struct sherman_lock *l
         status = pool_intent_take_co(self->base.session, node, &slot);
     if (status != PANDO_OK)
         return unlock_with(self, lock, status);
-    if (sibling != 0) {
+    if (sibling != 0 && table->on.sibling) {
         struct fabric_op write =
             fabric_write(fabric_address_offset(sibling), scratch->sibling, bytes);
         if (fabric_address_node(sibling) == node && table->on.combine) {
@@ -77,6 +77,10 @@ static enum pando_status replace_co(struct sherman *self, struct sherman_lock *l
     status = sherman_commit_co(self, lock, ops, count);
     if (slot != 0 && status == PANDO_OK)
         pool_intent_give(self->base.session, slot);
+    if (sibling != 0 && !table->on.sibling && status == PANDO_OK) {
+        ops[0] = fabric_write(fabric_address_offset(sibling), scratch->sibling, bytes);
+        status = sherman_write_co(self, fabric_address_node(sibling), ops, 1);
+    }
     return status;
 }
 
@@ -135,7 +139,7 @@ enum pando_status sherman_rewrite_co(struct sherman *self, struct sherman_lock *
     struct pool_block block;
     uint8_t separator[ENGINE_KEY_MAX];
 
-    left.version++;
+    left.version += self->table->on.versions;
     if (leaf_fits(layout, &left, entries, count)) {
         leaf_build(layout, &left, entries, count, scratch->image);
         return replace_co(self, lock, scratch, header->address, 0);
@@ -159,6 +163,7 @@ enum pando_status sherman_rewrite_co(struct sherman *self, struct sherman_lock *
         return status;
     sherman_count(&self->table->splits);
     index_cache_drop(self->table->cache, 1, middle);
+    rt_race_point();
     /* The pair is stored; whether the parent could be told is nobody's concern but the next
      * reader's. */
     status = sherman_adopt_co(self, 1, middle, block.address);
@@ -311,7 +316,8 @@ static enum pando_status adopt_once_co(struct sherman *self, struct scratch *scr
     if (!node_header_read(&self->table->layout, parent, scratch->node, &header) ||
         header.level != level || sherman_fits(self, &target, &header) != FIT)
         return unlock_with(self, &lock, PANDO_AGAIN);
-    status = child_still_there_co(self, scratch, level, low, child);
+    if (self->table->on.separator)
+        status = child_still_there_co(self, scratch, level, low, child);
     if (status != PANDO_OK)
         return unlock_with(self, &lock, status == PANDO_STALE ? PANDO_OK : status);
     return insert_separator_co(self, &lock, scratch, &header, low, child);

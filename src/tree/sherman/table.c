@@ -30,6 +30,15 @@ static const struct engine_switch switches[] = {
     {"break-cells", offsetof(struct sherman_switches, cells)},
     {"break-fences", offsetof(struct sherman_switches, fences)},
     {"break-intents", offsetof(struct sherman_switches, intents)},
+    {"break-locks", offsetof(struct sherman_switches, locks)},
+    {"break-release", offsetof(struct sherman_switches, release)},
+    {"break-handover", offsetof(struct sherman_switches, completed)},
+    {"break-versions", offsetof(struct sherman_switches, versions)},
+    {"break-sibling", offsetof(struct sherman_switches, sibling)},
+    {"break-tiling", offsetof(struct sherman_switches, tiling)},
+    {"break-merge-lock", offsetof(struct sherman_switches, merge_lock)},
+    {"break-separator", offsetof(struct sherman_switches, separator)},
+    {"break-dead", offsetof(struct sherman_switches, dead)},
 };
 enum { SWITCHES = sizeof(switches) / sizeof(switches[0]) };
 
@@ -116,6 +125,8 @@ static enum pando_status table_fill(struct sherman_table *table, struct pool_ses
     }
     if (table->on.alone)
         table->on.merge = false; /* a neighbour may be another's */
+    if (!table->on.release)
+        table->on.combine = false; /* broken on purpose where lists are not combined */
     status = engine_entry_open_co(session, name, &sherman_engine, NODE_FORMAT_VERSION, &entry,
                                   error, error_bytes);
     if (status != PANDO_OK)
