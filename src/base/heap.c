@@ -60,15 +60,27 @@ void heap_fini(struct heap *heap)
     *heap = (struct heap){0};
 }
 
+bool heap_reserve(struct heap *heap, size_t count)
+{
+    size_t capacity = heap->capacity == 0 ? 64 : heap->capacity;
+    while (capacity < count)
+        capacity *= 2;
+    if (capacity == heap->capacity)
+        return true;
+    struct heap_slot *slots = realloc(heap->slots, capacity * sizeof(*slots));
+    if (slots == NULL)
+        return false;
+    heap->slots = slots;
+    heap->capacity = capacity;
+    return true;
+}
+
 void heap_insert(struct heap *heap, struct heap_node *node)
 {
     pando_assert(node->index == 0);
     if (heap->count == heap->capacity) {
-        size_t capacity = heap->capacity == 0 ? 64 : heap->capacity * 2;
-        struct heap_slot *slots = realloc(heap->slots, capacity * sizeof(*slots));
-        pando_assert(slots != NULL);
-        heap->slots = slots;
-        heap->capacity = capacity;
+        bool room = heap_reserve(heap, heap->count + 1);
+        pando_assert(room);
     }
     struct heap_slot slot = {.key = node->key, .order = node->order, .node = node};
     sift_up(heap, heap->count++, slot);

@@ -34,7 +34,10 @@ struct heap {
 void heap_init(struct heap *heap);
 void heap_fini(struct heap *heap);
 
-/* Inserts by node->key and node->order. Grows the array; aborts when memory is gone. */
+/* Makes room for so many nodes in all. False: no memory; the heap is as before. */
+bool heap_reserve(struct heap *heap, size_t count);
+
+/* Inserts by node->key and node->order. Where there is no room the array grows; aborts when memory is gone. */
 void heap_insert(struct heap *heap, struct heap_node *node);
 
 /* Removes a node that is in this heap. */

@@ -32,6 +32,7 @@ enum {
      * share a few sets of the first-level cache and push each other out. */
     COLORS = 31,
     COLOR_BYTES = 128,
+    OTHER_TIMERS = 1024, /* of a loop, besides one for each task */
 };
 
 struct slab {
@@ -50,6 +51,10 @@ static struct rt_task *task_of(char *stack)
 static bool slab_map(struct rt_loop *loop)
 {
     size_t stride = STACK_BYTES + GUARD_BYTES;
+    /* A task can always wait for a time: its timer's place is there before it is. */
+    if (!heap_reserve(loop->timers,
+                      loop->live + loop->free_count + (size_t)SLAB_STACKS + OTHER_TIMERS))
+        return false;
     struct slab *slab = calloc(1, sizeof(*slab));
     if (slab == NULL)
         return false;

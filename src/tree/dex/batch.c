@@ -191,14 +191,12 @@ static bool has_room(const struct batch *batch, const uint8_t *bytes, bool found
 
 /* In a leaf whose pairs lie apart there is room only after they were put together. */
 static void put_pair(const struct batch *batch, uint8_t *bytes, bool found, uint32_t index,
-                     const struct page_pair *pair)
+                     const struct page_pair *pair, const struct dex_scratch *scratch)
 {
     const struct page_layout *layout = &batch->self->table->layout;
-    if (found ? page_update(layout, bytes, index, pair) : page_insert(layout, bytes, index, pair))
-        return;
-    struct dex_scratch *scratch = dex_scratch_take(batch->self);
-    page_put(layout, bytes, index, found, pair, scratch->other);
-    dex_scratch_give(batch->self, scratch);
+    if (!(found ? page_update(layout, bytes, index, pair)
+                : page_insert(layout, bytes, index, pair)))
+        page_put(layout, bytes, index, found, pair, scratch->other);
 }
 
 /* A put that replaces a value in its leaf, or finds room there. */
@@ -215,9 +213,16 @@ static void put_one(struct batch *batch, struct lane *lane)
     uint32_t index = lane->index;
     bool blob = false;
 
-    if ((size != 0 && op->value.size != size) || op->value.size > table->inline_max ||
-        !frame_take(frame, lane->version))
+    if ((size != 0 && op->value.size != size) || op->value.size > table->inline_max)
         return;
+    /* Before the log has it: from then on it must be done. */
+    struct dex_scratch *scratch = dex_scratch_take(batch->self);
+    if (scratch == NULL)
+        return;
+    if (!frame_take(frame, lane->version)) {
+        dex_scratch_give(batch->self, scratch);
+        return;
+    }
     bool found = lane->found;
     if (!batch->leaf_words) {
         found = page_find(layout, bytes, op->key, &index);
@@ -227,12 +232,13 @@ static void put_one(struct batch *batch, struct lane *lane)
     bool done = false;
     if (!blob && has_room(batch, bytes, found, index, &pair) &&
         dex_log_change(table, frame, lane->part, DEX_LOG_PUT, &pair, bytes) == PANDO_OK) {
-        put_pair(batch, bytes, found, index, &pair);
+        put_pair(batch, bytes, found, index, &pair, scratch);
         done = true;
         dex_forget_record(table, op->key, &lane->ticket);
         (void)note_end(batch, frame);
     }
     frame_give(frame, done);
+    dex_scratch_give(batch->self, scratch);
     if (done)
         op->status = PANDO_OK;
 }

@@ -236,6 +236,8 @@ static enum pando_status finish_root_co(struct bulk *bulk, fabric_address top, b
     struct frame *frame = frame_at(&table->frames, table->root_frame);
     struct dex_scratch *scratch = dex_scratch_take(self);
 
+    if (scratch == NULL)
+        return PANDO_NO_MEMORY;
     frame_latch_co(frame);
     enum pando_status status = dex_read_co(self, top, scratch->page);
     if (status == PANDO_OK) {

@@ -149,6 +149,7 @@ struct dex {
     struct list link;
     bool serves; /* it answers others */
     struct dex_scratch *free_scratch;
+    struct dex_scratch *reserve; /* for writing back when there is no other; NULL while in use */
     uint32_t free_frames[FREE_FRAMES_MAX];
     uint32_t free_count;
     _Atomic uint64_t operations; /* done here ever, for whomever; only its own thread counts */
@@ -172,6 +173,7 @@ static inline uint64_t dex_self(const struct dex_table *table)
     return map_member(pool_identity(table->pool));
 }
 
+/* NULL: no memory. */
 struct dex_scratch *dex_scratch_take(struct dex *self);
 void dex_scratch_give(struct dex *self, struct dex_scratch *scratch);
 

@@ -276,7 +276,7 @@ static enum pando_status load_co(struct step *step)
     frame->epoch = dex_epoch(table);
     struct dex_scratch *scratch = dex_scratch_take(self);
     uint64_t begin_ns = table->on.offload ? rt_now_ns() : 0;
-    status = dex_read_co(self, step->word, scratch->page);
+    status = scratch == NULL ? PANDO_NO_MEMORY : dex_read_co(self, step->word, scratch->page);
     if (table->on.offload)
         dex_read_took(table, node, rt_now_ns() - begin_ns);
     /* Where a stale parent leads may be another owner's: that is never kept. */
@@ -291,7 +291,8 @@ static enum pando_status load_co(struct step *step)
     }
     if (!step->private)
         unuse(table, step->parent);
-    dex_scratch_give(self, scratch);
+    if (scratch != NULL)
+        dex_scratch_give(self, scratch);
     return status;
 }
 

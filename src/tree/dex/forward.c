@@ -70,6 +70,8 @@ enum pando_status dex_forward_get_co(struct dex *self, uint64_t owner, struct sl
     struct dex_scratch *scratch = dex_scratch_take(self);
     struct slice found;
     bool blob;
+    if (scratch == NULL)
+        return PANDO_NO_MEMORY;
     enum pando_status status = raw_get_co(self, owner, key, scratch, &found, &blob);
 
     if (status == PANDO_OK && blob) {
@@ -257,6 +259,8 @@ enum pando_status dex_forward_modify_co(struct dex *self, uint64_t owner, struct
 {
     const unsigned put = ENGINE_BLIND | ENGINE_ANYWHERE;
     struct dex_scratch *scratch = dex_scratch_take(self);
+    if (scratch == NULL)
+        return PANDO_NO_MEMORY;
     enum pando_status status = (edit->how & put) == put
                                    ? blind_co(self, owner, key, edit, scratch)
                                    : conditional_co(self, owner, key, edit, scratch);

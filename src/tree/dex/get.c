@@ -134,6 +134,8 @@ enum pando_status dex_get_co(struct engine *engine, struct slice key, void *valu
     blob_ref missing = 0;
     enum pando_status status;
 
+    if (scratch == NULL)
+        return PANDO_NO_MEMORY;
     rt_charge(RT_COST_OPERATION);
     while ((status = try_co(self, key, scratch, value, capacity, size, &missing)) == PANDO_AGAIN) {
         status = dex_retry_co(self, &retry);

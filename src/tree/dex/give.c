@@ -247,6 +247,8 @@ enum pando_status dex_give_co(struct dex *self, const struct dex_range *range, u
     struct dex_scratch *scratch = dex_scratch_take(self);
     enum pando_status status = PANDO_STALE;
 
+    if (scratch == NULL)
+        return PANDO_NO_MEMORY;
     dex_change_begin_co(self->table);
     for (int tries = 0; tries < GIVE_TRIES && status == PANDO_STALE; tries++)
         status = give_once_co(self, range, to, scratch);

@@ -348,6 +348,8 @@ void dex_merge_co(struct dex *self, struct slice key, uint8_t level)
     if (!table->on.merge)
         return;
     struct dex_scratch *scratch = dex_scratch_take(self);
+    if (scratch == NULL)
+        return; /* a later deletion does it */
     for (int tries = 0; tries < TRIES_MAX; tries++) {
         enum outcome outcome = try_co(self, &target, scratch);
         if (outcome == MERGED_NARROW) {

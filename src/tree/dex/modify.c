@@ -395,6 +395,8 @@ enum pando_status dex_local_modify_co(struct dex *self, const struct map_part *p
 
     dex_did(self, 1);
     work.scratch = dex_scratch_take(self);
+    if (work.scratch == NULL)
+        return PANDO_NO_MEMORY;
     for (int tries = 0; tries < TRIES_MAX && again; tries++) {
         if (tries > 1)
             frame_pause_co(&pause);

@@ -157,6 +157,8 @@ static enum pando_status replay_co(struct dex *self, fabric_address log, uint64_
     enum pando_status status = PANDO_OK;
     bool kept = false;
 
+    if (replay.scratch == NULL)
+        return PANDO_NO_MEMORY;
     if (log != 0)
         status = dex_log_kept_co(self->base.session, self->table->id, log, version, &kept);
     if (kept && self->table->on.replay)
@@ -181,6 +183,8 @@ static enum pando_status refresh_root_co(struct dex *self, uint64_t epoch)
     struct dex_scratch *scratch = dex_scratch_take(self);
     enum pando_status status = PANDO_OK;
 
+    if (scratch == NULL)
+        return PANDO_NO_MEMORY;
     frame_latch_co(frame);
     if (!frame->dirty) {
         status = dex_read_co(self, frame->address, scratch->page);

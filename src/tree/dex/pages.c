@@ -116,11 +116,27 @@ void dex_image(const struct dex_table *table, uint32_t index, uint8_t *image)
     }
 }
 
+/* What was changed must be written, so this does not fail for want of memory: writers then take turns. Whoever
+ * has the reserve waits for the log and the pool only, never for a page. */
+static struct dex_scratch *scratch_for_writing_co(struct dex *self, bool *reserve)
+{
+    struct dex_scratch *scratch = dex_scratch_take(self);
+    *reserve = scratch == NULL;
+    while (scratch == NULL) {
+        scratch = self->reserve;
+        self->reserve = NULL;
+        if (scratch == NULL)
+            rt_sleep_co(RT_NS_PER_US);
+    }
+    return scratch;
+}
+
 enum pando_status dex_write_back_co(struct dex *self, uint32_t index)
 {
     struct dex_table *table = self->table;
     struct frame *frame = frame_at(&table->frames, index);
-    struct dex_scratch *scratch = dex_scratch_take(self);
+    bool reserve;
+    struct dex_scratch *scratch = scratch_for_writing_co(self, &reserve);
     enum pando_status status = PANDO_OK;
 
     /* R35: the log first. */
@@ -136,7 +152,10 @@ enum pando_status dex_write_back_co(struct dex *self, uint32_t index)
         frame->dirty = false;
         frame->first = 0;
     }
-    dex_scratch_give(self, scratch);
+    if (reserve)
+        self->reserve = scratch;
+    else
+        dex_scratch_give(self, scratch);
     return status;
 }
 

@@ -54,12 +54,14 @@ static bool candidate(const struct fetch *fetch, uint32_t at, uint64_t *word)
 }
 
 /* READs go to memory of this task's own: others may look at a frame whenever they like, if only to find
- * that it is held. */
+ * that it is held. NULL: there is none. */
 static uint8_t *room_for(struct fetch *fetch, unsigned leaf)
 {
-    if (leaf % SCRATCH_PAGES == 0)
-        fetch->scratch[leaf / SCRATCH_PAGES] = dex_scratch_take(fetch->self);
     struct dex_scratch *scratch = fetch->scratch[leaf / SCRATCH_PAGES];
+    if (scratch == NULL)
+        scratch = fetch->scratch[leaf / SCRATCH_PAGES] = dex_scratch_take(fetch->self);
+    if (scratch == NULL)
+        return NULL;
     uint8_t *pages[SCRATCH_PAGES] = {scratch->page, scratch->image, scratch->sibling,
                                      scratch->other};
     return pages[leaf % SCRATCH_PAGES];
@@ -73,8 +75,8 @@ static bool begin_co(struct fetch *fetch, fabric_address address)
     struct frame *parent = frame_at(&table->frames, fetch->spot->parent);
     struct ahead *leaf = &fetch->leaves[fetch->count];
 
-    *leaf = (struct ahead){.address = address};
-    if (fabric_address_node(address) >= pool_nodes(table->pool) ||
+    *leaf = (struct ahead){.address = address, .page = room_for(fetch, fetch->count)};
+    if (leaf->page == NULL || fabric_address_node(address) >= pool_nodes(table->pool) ||
         !dex_frame_try_co(self, &leaf->frame))
         return false;
     struct frame *frame = frame_at(&table->frames, leaf->frame);
@@ -94,7 +96,6 @@ static bool begin_co(struct fetch *fetch, fabric_address address)
         return used; /* another has it: go on */
     }
     dex_count(&table->stats.misses);
-    leaf->page = room_for(fetch, fetch->count);
     fetch->count++;
     return true;
 }
@@ -170,6 +171,8 @@ void dex_prefetch_co(struct dex *self, const struct dex_guard *guard, const stru
     }
     for (unsigned i = 0; i < fetch.count; i++)
         finish(&fetch, &fetch.leaves[i], fabric_wait_co(&fetch.leaves[i].list));
-    for (unsigned i = 0; i < fetch.count; i += SCRATCH_PAGES)
-        dex_scratch_give(self, fetch.scratch[i / SCRATCH_PAGES]);
+    for (unsigned i = 0; i < sizeof(fetch.scratch) / sizeof(fetch.scratch[0]); i++) {
+        if (fetch.scratch[i] != NULL)
+            dex_scratch_give(self, fetch.scratch[i]);
+    }
 }

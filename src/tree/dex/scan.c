@@ -266,6 +266,8 @@ enum pando_status dex_scan_co(struct engine *engine, const struct engine_range *
 
     rt_charge(RT_COST_OPERATION);
     scan.scratch = dex_scratch_take(self);
+    if (scan.scratch == NULL)
+        return PANDO_NO_MEMORY;
     if (!range->reverse) {
         move_to(&scan, range->low);
     } else if (!range->no_high) {

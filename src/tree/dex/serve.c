@@ -211,6 +211,8 @@ static enum pando_status answer_co(void *context, struct pool_session *session,
         return PANDO_NO_MEMORY;
     request->reply_size = 0;
     struct dex_scratch *scratch = dex_scratch_take(self);
+    if (scratch == NULL)
+        return PANDO_NO_MEMORY;
     switch (request->method) {
     case DEX_CALL_GET:
         status = serve_get_co(self, scratch, request);

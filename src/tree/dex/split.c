@@ -146,6 +146,8 @@ enum pando_status dex_mend_co(struct dex *self, uint32_t index, const struct dex
     struct pool_lock lock;
     bool locked = false, told = false;
 
+    if (scratch == NULL)
+        return PANDO_NO_MEMORY;
     frame_latch_co(frame);
     uint8_t level = page_level(frame_bytes(&table->frames, index));
     enum pando_status status = PANDO_OK;
@@ -389,9 +391,13 @@ enum pando_status dex_split_co(struct dex *self, struct slice key, uint8_t level
     if (status != PANDO_OK)
         return status == PANDO_NOT_FOUND ? PANDO_OK : status;
     struct frame *frame = frame_at(&table->frames, spot.frame);
-    if (!frame_take(frame, spot.version))
-        return PANDO_OK;
     struct dex_scratch *scratch = dex_scratch_take(self);
+    if (scratch == NULL)
+        return PANDO_NO_MEMORY;
+    if (!frame_take(frame, spot.version)) {
+        dex_scratch_give(self, scratch);
+        return PANDO_OK;
+    }
     status = dex_own_page_co(self, spot.frame, scratch, &lock, &locked);
     bool changed = status != PANDO_OK, parent_first = false;
     if (status == PANDO_OK && page_pairs(frame_bytes(&table->frames, spot.frame)) >= 2) {

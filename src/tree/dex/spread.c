@@ -137,6 +137,8 @@ static enum pando_status collect_co(struct dex *self, fabric_address address, ui
 {
     const struct page_layout *layout = &self->table->layout;
     struct dex_scratch *scratch = dex_scratch_take(self);
+    if (scratch == NULL)
+        return PANDO_NO_MEMORY;
     enum pando_status status = dex_read_co(self, address, scratch->page);
 
     if (status == PANDO_STALE)
@@ -166,6 +168,8 @@ enum pando_status dex_spread_co(struct engine *engine, bool others, unsigned *pr
     if (*processes == 0)
         return status;
     struct dex_scratch *scratch = dex_scratch_take(self);
+    if (scratch == NULL)
+        return PANDO_NO_MEMORY;
     if (status == PANDO_OK)
         status = dex_read_co(self, table->root, scratch->page);
     /* As deep as it takes to cut finely enough. */

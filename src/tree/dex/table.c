@@ -163,19 +163,22 @@ static void scratch_free(struct dex_scratch *scratch)
 static struct dex_scratch *scratch_create(uint32_t page_bytes)
 {
     struct dex_scratch *scratch = calloc(1, sizeof(*scratch));
-    pando_assert(scratch != NULL);
+    if (scratch == NULL)
+        return NULL;
     scratch->page = aligned_alloc(64, page_bytes);
     scratch->image = aligned_alloc(64, page_bytes);
     scratch->sibling = aligned_alloc(64, page_bytes);
     scratch->other = aligned_alloc(64, page_bytes);
     scratch->value = aligned_alloc(64, page_bytes);
     scratch->intent = aligned_alloc(64, POOL_INTENT_BYTES);
-    pando_assert(scratch->page != NULL && scratch->image != NULL && scratch->sibling != NULL &&
-                 scratch->other != NULL && scratch->value != NULL && scratch->intent != NULL);
-    return scratch;
+    if (scratch->page != NULL && scratch->image != NULL && scratch->sibling != NULL &&
+        scratch->other != NULL && scratch->value != NULL && scratch->intent != NULL)
+        return scratch;
+    scratch_free(scratch);
+    return NULL;
 }
 
-/* As many as tasks have been at work at once; none is allocated after that. */
+/* As many as tasks have been at work at once; none is allocated after that. NULL: no memory. */
 struct dex_scratch *dex_scratch_take(struct dex *self)
 {
     struct dex_scratch *scratch = self->free_scratch;
@@ -201,6 +204,11 @@ enum pando_status dex_handle_create(struct dex_table *table, struct pool_session
     struct dex *self = calloc(1, sizeof(*self));
     if (self == NULL)
         return PANDO_NO_MEMORY;
+    self->reserve = scratch_create(table->layout.page_bytes);
+    if (self->reserve == NULL) {
+        free(self);
+        return PANDO_NO_MEMORY;
+    }
     self->base.ops = &dex_engine;
     self->base.table = &table->base;
     self->base.session = session;
@@ -226,6 +234,7 @@ void dex_handle_destroy(struct dex *self)
         self->free_scratch = scratch->next;
         scratch_free(scratch);
     }
+    scratch_free(self->reserve);
     free(self);
 }
 

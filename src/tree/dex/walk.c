@@ -73,6 +73,8 @@ static enum pando_status verify_blob_co(struct verify *verify, const uint8_t *pa
     blob_ref ref;
     bool blob;
 
+    if (scratch == NULL)
+        return PANDO_NO_MEMORY;
     (void)page_value(&self->table->layout, page, index, scratch->value,
                      self->table->layout.page_bytes, &blob);
     memcpy(&ref, scratch->value, sizeof(ref));
@@ -213,6 +215,8 @@ static enum pando_status verify_page_co(struct verify *verify, const struct plac
 {
     struct dex *self = verify->self;
     struct dex_scratch *scratch = dex_scratch_take(self);
+    if (scratch == NULL)
+        return PANDO_NO_MEMORY;
     uint8_t *page = scratch->page;
 
     enum pando_status status = dex_read_co(self, place->address, page);
@@ -300,6 +304,8 @@ static enum pando_status free_page_co(struct dex *self, fabric_address address, 
 {
     struct dex_table *table = self->table;
     struct dex_scratch *scratch = dex_scratch_take(self);
+    if (scratch == NULL)
+        return PANDO_NO_MEMORY;
     uint8_t *keys = malloc(2 * PAGE_KEY_ROOM);
     struct slice end = {0};
 
@@ -373,6 +379,8 @@ static enum pando_status remove_co(struct dex *self)
 {
     struct dex_table *table = self->table;
     struct dex_scratch *scratch = dex_scratch_take(self);
+    if (scratch == NULL)
+        return PANDO_NO_MEMORY;
     enum pando_status status = dex_read_co(self, table->root, scratch->page);
 
     /* All of it is in the tree; and of a table that is gone nobody would free it. */

@@ -276,6 +276,10 @@ enum pando_status sherman_bulk_load_co(struct engine *engine, engine_feed_fn nex
                                  .table = self->table->id,
                                  .node_bytes = self->table->layout.node_bytes};
     bulk->scratch = scratch_take(self);
+    if (bulk->scratch == NULL) {
+        free(bulk);
+        return PANDO_NO_MEMORY;
+    }
     enum pando_status status =
         row_writer_init(&bulk->writer, self->base.session, self->table->layout.node_bytes);
     if (status == PANDO_OK)

@@ -99,6 +99,8 @@ enum pando_status sherman_suspect_co(struct sherman *self, const struct sherman_
     struct sherman_lock lock;
     bool leads = false;
 
+    if (scratch == NULL)
+        return PANDO_NO_MEMORY;
     enum pando_status status = sherman_lock_co(self, address, scratch->node, &lock);
     if (status == PANDO_OK) {
         if (!node_header_read(&self->table->layout, address, scratch->node, &header))

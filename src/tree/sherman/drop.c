@@ -73,6 +73,8 @@ static enum pando_status free_range_co(struct sherman *self, fabric_address addr
     struct scratch *scratch = scratch_take(self);
     struct node_header header;
 
+    if (scratch == NULL)
+        return PANDO_NO_MEMORY;
     enum pando_status status = sherman_read_co(self, address, scratch->node, &header);
     if (status == PANDO_STALE || (status == PANDO_OK && header.dead)) {
         /* Freed by an earlier try, after all that hung on it; or by whoever merged it. */

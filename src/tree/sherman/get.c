@@ -54,6 +54,8 @@ enum pando_status sherman_get_co(struct engine *engine, struct slice key, void *
     blob_ref missing = 0;
     enum pando_status status;
 
+    if (scratch == NULL)
+        return PANDO_NO_MEMORY;
     rt_charge(RT_COST_OPERATION);
     do {
         enum leaf_find found;

@@ -542,6 +542,8 @@ enum pando_status sherman_modify_co(struct engine *engine, struct slice key, uns
     rt_charge(RT_COST_OPERATION);
     rt_charge(RT_COST_WRITE); /* before the lock is held, not while others wait for it */
     struct scratch *scratch = scratch_take(self);
+    if (scratch == NULL)
+        return PANDO_NO_MEMORY;
     struct change change;
     change.self = self;
     change.scratch = scratch;

@@ -304,6 +304,13 @@ static enum merge_result merge_once_co(struct sherman *self, uint8_t level, stru
         .self = self, .scratch = scratch_take(self), .images = scratch_take(self)};
     bool merged = false;
 
+    if (merge.scratch == NULL || merge.images == NULL) {
+        if (merge.scratch != NULL)
+            scratch_give(self, merge.scratch);
+        if (merge.images != NULL)
+            scratch_give(self, merge.images);
+        return NOT_MERGED;
+    }
     enum pando_status status = prepare_co(&merge, level, key);
     if (status == PANDO_OK) {
         struct node_header header = merged_header(&merge);
@@ -351,6 +358,8 @@ static bool shrink_root_co(struct sherman *self)
     uint64_t found;
     bool shrunk = false;
 
+    if (scratch == NULL)
+        return false;
     enum pando_status status = sherman_root_co(self, true, &root);
     if (status == PANDO_OK)
         status = sherman_try_lock_co(self, root, &lock);
@@ -391,6 +400,8 @@ static bool leaf_small_co(struct sherman *self, struct slice key)
     uint32_t count = 0, used = 0;
     bool small = false;
 
+    if (scratch == NULL)
+        return false;
     if (sherman_find_co(self, &target, scratch->node, &header) == PANDO_OK &&
         leaf_entries(&self->table->layout, &header, scratch->node, scratch->entries, &count)) {
         for (uint32_t i = 0; i < count; i++)

@@ -310,7 +310,11 @@ enum pando_status sherman_scan_co(struct engine *engine, const struct engine_ran
     bool empty = !range->no_high && slice_compare(range->low, range->high) >= 0;
     if (range->low.size > ENGINE_KEY_MAX || (!range->no_high && range->high.size > ENGINE_KEY_MAX))
         scan->over = true;
-    enum pando_status status = PANDO_OK;
+    enum pando_status status = scan->scratch == NULL ? PANDO_NO_MEMORY : PANDO_OK;
+    if (status != PANDO_OK) {
+        free(scan);
+        return status;
+    }
     if (!empty && !scan->over && range->reverse) {
         scan->at_end = range->no_high;
         if (!range->no_high)

@@ -331,6 +331,8 @@ enum pando_status sherman_adopt_co(struct sherman *self, uint8_t level, struct s
     struct sherman_target target = {.key = low, .level = level};
     enum pando_status status;
 
+    if (scratch == NULL)
+        return PANDO_NO_MEMORY;
     for (;;) {
         status = adopt_once_co(self, scratch, level, low, child);
         if (status != PANDO_AGAIN)

@@ -200,7 +200,8 @@ static void scratch_free(struct scratch *scratch)
 static struct scratch *scratch_create(uint32_t node_bytes)
 {
     struct scratch *scratch = calloc(1, sizeof(*scratch));
-    pando_assert(scratch != NULL);
+    if (scratch == NULL)
+        return NULL;
     scratch->entries = malloc((NODE_ENTRIES_MAX + 1) * sizeof(*scratch->entries));
     scratch->separators = malloc((NODE_ENTRIES_MAX + 1) * sizeof(*scratch->separators));
     scratch->node = aligned_alloc(64, node_bytes);
@@ -208,13 +209,15 @@ static struct scratch *scratch_create(uint32_t node_bytes)
     scratch->sibling = aligned_alloc(64, node_bytes);
     scratch->other = aligned_alloc(64, node_bytes);
     scratch->intent = aligned_alloc(64, POOL_INTENT_BYTES);
-    pando_assert(scratch->entries != NULL && scratch->separators != NULL && scratch->node != NULL &&
-                 scratch->image != NULL && scratch->sibling != NULL && scratch->other != NULL &&
-                 scratch->intent != NULL);
-    return scratch;
+    if (scratch->entries != NULL && scratch->separators != NULL && scratch->node != NULL &&
+        scratch->image != NULL && scratch->sibling != NULL && scratch->other != NULL &&
+        scratch->intent != NULL)
+        return scratch;
+    scratch_free(scratch);
+    return NULL;
 }
 
-/* As many as tasks have been at work at once; none is allocated after that. */
+/* As many as tasks have been at work at once; none is allocated after that. NULL: no memory. */
 struct scratch *scratch_take(struct sherman *self)
 {
     struct scratch *scratch = self->free_scratch;

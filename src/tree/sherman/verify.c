@@ -363,6 +363,8 @@ static enum pando_status check_link_co(struct walk *walk, const struct node_head
     if (left->known && left->sibling != header->address &&
         slice_equal(key_slice(&left->high), header->low)) {
         struct scratch *scratch = scratch_take(walk->self);
+        if (scratch == NULL)
+            return PANDO_NO_MEMORY;
         struct range range = {.level = header->level, .low = key_slice(&left->low)};
         do {
             status = look_at_link_co(walk, range.level, range.low, scratch);
@@ -438,7 +440,7 @@ static enum pando_status walk_range_co(struct walk *walk, const struct range *ra
     struct scratch *scratch = scratch_take(walk->self);
     struct key *cursor = malloc(sizeof(*cursor));
     struct range rest = *range;
-    enum pando_status status = cursor == NULL ? PANDO_NO_MEMORY : PANDO_OK;
+    enum pando_status status = cursor == NULL || scratch == NULL ? PANDO_NO_MEMORY : PANDO_OK;
 
     while (status == PANDO_OK && walk->census->damaged < DAMAGES_MAX) {
         struct node_header header;
@@ -460,7 +462,8 @@ static enum pando_status walk_range_co(struct walk *walk, const struct range *ra
         rest.hint = header.sibling;
     }
     free(cursor);
-    scratch_give(walk->self, scratch);
+    if (scratch != NULL)
+        scratch_give(walk->self, scratch);
     return status;
 }
 
