@@ -1,0 +1,320 @@
+#!/usr/bin/env python3
+"""Attacks real processes for as long as one likes: soak.py BUILD [--seconds N] [--seed N] [--transport shm|tcp|both]
+
+Memory nodes and servers are killed, paused (also for longer than a lease) and ended at random, one or two at a time,
+memory node 0 like the others, while clients write and read values of 100 B, 1 kB and 100 kB in tables of both engines,
+and the pool is filled until it is full, and emptied again, over and over. Checked is
+  - that no acknowledged write is lost, that no value is old, torn or another key's, that ranges are whole and in order;
+  - that every request is answered in bounded time, and that everything is served again when the faults are over;
+  - that no process ends by itself, that each ends when it is told to, that tables are sound (`pando table verify`);
+  - that memory comes back: at the end of each cycle the tables are dropped, and then the pool holds what it held at the
+    beginning, to within 1 MiB; servers stay below 1 GiB; no windows of dead servers are left in /dev/shm.
+
+A run is cycles of about a minute. For an hour: soak.py build --seconds 3600. Everything random comes from the seed, but
+the processes' own timing does not. When it fails, the ends of all logs are shown, and the logs are kept."""
+import argparse
+import os
+import pathlib
+import random
+import shutil
+import sys
+import threading
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from cluster import Cluster, SoakError, lib  # noqa: E402
+from model import INDEX, LOST, SHARED, SIZES, Client, Request, Table, Worker, value_of  # noqa: E402
+
+WORKERS = 5
+CYCLE_S = 60  # of faults, at most
+SLACK_BYTES = 1 << 20  # by which memory at the end may differ from memory at the start
+FILL = "fill"  # an ordered index that is filled; beside it database 1
+FLUSH_S = 120
+ROOM_S = 20  # for freed memory to be of use again, before the pool is filled anew
+PROGRESS_S = 10
+
+
+class Fill(threading.Thread):
+    """Fills the pool with values of all sizes until nothing more fits, looks at some of them, and empties it; again
+    and again."""
+
+    def __init__(self, cluster, seed, stop):
+        super().__init__(daemon=True)
+        self.client = Client(cluster, random.Random(f"{seed}/fill"))
+        self.random, self.stop_event = self.client.random, stop
+        self.rounds, self.full_bytes, self.failure = 0, [], None
+        self.next, self.doing = 0, ""
+        self.tables = (Table(), Table(FILL))
+
+    def run(self):
+        try:
+            while not self.stop_event.is_set():
+                self.round()
+                self.await_room()
+            self.client.disconnect()
+        except SoakError as error:
+            self.failure = error
+        except Exception as error:  # noqa: BLE001
+            self.failure = SoakError(f"filling: {error!r}")
+
+    def requests(self, table, size):
+        """Of one size; long values by few."""
+        some = []
+        for _ in range(max(1, min(500, 4_000_000 // size))):
+            self.next += 1
+            key = f"fill{self.next:09}"
+            some.append(Request(table.set(key, value_of(key, self.next, size)), "set", (table, key, size), self.next))
+        return some
+
+    def exchange(self, requests):
+        """In database 1."""
+        fresh = self.client.call is None
+        if fresh and not self.client.connect(time.monotonic() + 10):
+            return [LOST] * len(requests)
+        if fresh and self.client.exchange([Request(["select", 1], "")])[0] != "OK":
+            self.client.disconnect()
+            return [LOST] * len(requests)
+        return self.client.exchange(requests)
+
+    def round(self):
+        """It is full when no size fits into either table any more."""
+        held, fitting = [], [(table, size) for table in self.tables for size in SIZES]
+        while fitting and not self.stop_event.is_set():
+            kind = self.random.choice(fitting)
+            for one, reply in zip(requests := self.requests(*kind), self.exchange(requests)):
+                if reply == "OK":
+                    held.append(one)
+                if kind in fitting and isinstance(reply, lib.Error) and str(reply).startswith("OOM"):
+                    fitting.remove(kind)
+        if not fitting:
+            self.full_bytes.append(sum(one.key[2] for one in held))
+        self.check(self.random.sample(held, min(len(held), 300)))
+        self.empty()
+        self.rounds += 1
+
+    def check(self, held):
+        """What was acknowledged is there, also in a pool that is full."""
+        requests = [Request(one.key[0].get(one.key[1]), "get", one.key, one.number) for one in held]
+        for start in range(0, len(requests), 50):
+            some = requests[start:start + 50]
+            for one, value in zip(some, self.exchange(some)):
+                expected = value_of(one.key[1], one.number, one.key[2])
+                if value is LOST or isinstance(value, lib.Error) or value == expected:
+                    continue
+                raise SoakError(f"{one.words[:3]} was acknowledged, and is {str(value)[:60]}")
+
+    def until(self, words, accepted):
+        end, last = time.monotonic() + FLUSH_S, None
+        while time.monotonic() < end:
+            self.doing = f"{words}, last answer {'none' if last is LOST else last}"
+            last = self.exchange([Request(words, "")])[0]
+            if last is not LOST and not isinstance(last, lib.Error) and accepted(last):
+                return
+            time.sleep(0.05)
+        raise SoakError(f"{words} does not succeed within {FLUSH_S} s; the last answer was "
+                        f"{'none' if last is LOST else last}")
+
+    def await_room(self):
+        """What was freed may be read by others for a while longer, and is kept from use until then."""
+        end = time.monotonic() + ROOM_S
+        while time.monotonic() < end and not self.stop_event.wait(0.2):
+            replies = self.exchange([self.requests(table, SIZES[-1])[0] for table in self.tables])
+            if replies == ["OK", "OK"]:
+                return
+
+    def empty(self):
+        self.until(["flushdb"], lambda reply: reply == "OK")
+        self.until(["ri.delprefix", FILL, "fill"], lambda _: True)
+        # A write of ours whose connection broke may have been done since: until there is none.
+        self.until(["flushdb"], lambda reply: reply == "OK")
+        self.until(["dbsize"], lambda reply: reply == 0)
+        self.until(["ri.delprefix", FILL, "fill"], lambda reply: reply == 0)
+
+
+class Soak:
+    def __init__(self, cluster, seed, seconds):
+        self.cluster, self.seed, self.seconds = cluster, seed, seconds
+        self.chance = random.Random(f"{seed}/faults/{cluster.transport}")
+        self.cycles, self.totals, self.slowest_s = 0, {}, 0
+        self.start_bytes = None
+        self.full = []
+
+    def say(self, text):
+        print(f"{self.cluster.transport} {time.monotonic() - self.begin:6.0f} s  {text}", flush=True)
+
+    def add(self, what, count):
+        self.totals[what] = self.totals.get(what, 0) + count
+
+    # --- a cycle ---
+
+    def create_tables(self):
+        client = Client(self.cluster, self.chance)
+        for name in (INDEX, FILL):
+            client.until_answered(["ri.create", name, "engine", "sherman"])
+        for i in range(2):
+            client.until_answered(["select", i])
+            client.until_answered(["get", "nothing"])
+        client.disconnect()
+
+    def attack(self, end):
+        stop = threading.Event()
+        name = f"{self.seed}/{self.cluster.transport}/{self.cycles}"
+        workers = [Worker(i, self.cluster, name, stop) for i in range(WORKERS)]
+        fill = Fill(self.cluster, name, stop)
+        threads = [*workers, fill]
+        for thread in threads:
+            thread.start()
+        last = time.monotonic()
+        try:
+            while time.monotonic() < end:
+                time.sleep(self.chance.uniform(0.1, 1))
+                what = self.cluster.disturb(self.chance)
+                self.cluster.look_at_rss()
+                self.raise_failures(threads)
+                if time.monotonic() > last + PROGRESS_S:
+                    last = time.monotonic()
+                    self.say(f"{sum(one.done for one in workers)} requests, {fill.rounds} fills; {what}")
+        finally:
+            stop.set()
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(PROGRESS_S)
+                if thread.is_alive():
+                    self.say(f"waiting for {'the filling' if thread is fill else 'a client'}: {fill.doing}")
+                self.raise_failures(threads)
+        self.raise_failures(threads)
+        self.count(workers, fill)
+        return workers
+
+    @staticmethod
+    def raise_failures(threads):
+        for thread in threads:
+            if thread.failure:
+                raise thread.failure
+
+    def count(self, workers, fill):
+        for client in [*workers, fill.client]:
+            self.add("requests served", client.done)
+            self.add("refused", client.errors)
+            self.add("connections lost", client.lost)
+            self.slowest_s = max(self.slowest_s, client.slowest_s)
+        self.add("fills", fill.rounds)
+        self.full += fill.full_bytes
+
+    def judge(self, workers):
+        """Everything is served again, by every server, and is what it may be."""
+        low = sum(worker.added for worker in workers)
+        high = low + sum(worker.doubtful for worker in workers)
+        for port in self.cluster.ports:
+            client = Client(self.cluster, self.chance)
+            client.connect_only(port)
+            requests = [Request(["get", f"shared{i}"], "get") for i in range(SHARED)]
+            total = sum(int(value or 0) for value in client.read_all(requests))
+            if not low <= total <= high:
+                raise SoakError(f"{total} INCRs at port {port}; {low} were acknowledged, {high - low} had no answer")
+            for worker in workers:
+                keys = list(worker.known)
+                requests = [Request(worker.tables[which].get(key), "get") for which, key in keys]
+                for key, value in zip(keys, client.read_all(requests)):
+                    worker.check(key, value)
+            client.disconnect()
+        self.add("keys judged", sum(len(worker.known) for worker in workers) * len(self.cluster.ports))
+
+    def check_tables(self):
+        code, out, errors = self.cluster.command("table", "verify")
+        if code != 0:
+            raise SoakError(f"pando table verify ended with {code}:\n{out}{errors}")
+
+    def drop_tables(self):
+        for table in self.cluster.status()["tables"]:
+            code, out, errors = self.cluster.command("table", "drop", table["name"])
+            if code != 0:
+                raise SoakError(f"pando table drop {table['name']} ended with {code}:\n{out}{errors}")
+
+    def cycle(self, end):
+        cluster = self.cluster
+        cluster.start(cluster.server_roles())
+        self.create_tables()
+        workers = self.attack(end)
+        self.judge(workers)
+        for role in cluster.server_roles():
+            cluster.end(role)
+        self.check_tables()
+        kept, _ = cluster.memory_used()
+        self.drop_tables()
+        used, chunks = cluster.memory_used()
+        self.cycles += 1
+        self.say(f"cycle {self.cycles}: {kept / 1e6:.1f} MB in tables, after they were dropped {used} bytes in "
+                 f"{chunks} chunks (at the start {self.start_bytes})")
+        if used > self.start_bytes + SLACK_BYTES:
+            raise SoakError(f"{used - self.start_bytes} bytes of memory did not come back")
+
+    # --- all of it ---
+
+    def run(self):
+        self.begin = time.monotonic()
+        cluster = self.cluster
+        cluster.start(cluster.memory_roles())
+        self.start_bytes, _ = cluster.memory_used()
+        end = self.begin + self.seconds
+        while self.cycles == 0 or time.monotonic() < end:
+            self.cycle(min(end, time.monotonic() + CYCLE_S))
+        self.end()
+
+    def end(self):
+        """One more server comes and goes: it removes what killed ones left."""
+        cluster = self.cluster
+        cluster.start([("server", 0)])
+        cluster.end(("server", 0))
+        if cluster.leftovers():
+            raise SoakError(f"windows of servers that are gone: {cluster.leftovers()}")
+        for role in cluster.memory_roles():
+            cluster.end(role)
+        if not self.totals.get("requests served"):
+            raise SoakError("no request was served")
+        faults = ", ".join(f"{count} x {what}" for what, count in sorted(cluster.counts.items()))
+        self.say(f"{self.cycles} cycles; " + ", ".join(f"{count} {what}" for what, count in self.totals.items()) +
+                 f"; slowest answer {self.slowest_s:.1f} s; servers up to {cluster.rss_max >> 20} MiB; full with " +
+                 f"{', '.join(f'{size / 1e6:.0f}' for size in self.full) or 'never'} MB; {faults}")
+
+
+def run(options, transport, processes):
+    cluster = Cluster(processes, options.build, transport, options.size)
+    try:
+        Soak(cluster, options.seed, options.seconds / (2 if options.transport == "both" else 1)).run()
+        return True
+    except (SoakError, KeyboardInterrupt) as error:
+        print(f"FAILED ({transport}, seed {options.seed}): {error!r}\n{cluster.tails()}", flush=True)
+        kept = options.build / "soak-logs" / processes.directory.name
+        shutil.copytree(processes.directory, kept, ignore=shutil.ignore_patterns("secret*"), dirs_exist_ok=True)
+        print(f"logs: {kept}", flush=True)
+        return False
+    finally:
+        for child in cluster.children.values():
+            if child.poll() is None:
+                child.kill()
+            child.wait()
+        cluster.remove_windows()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path, help="where the program is")
+    parser.add_argument("--seconds", type=float, default=60, help="for how long faults go on, of both transports")
+    parser.add_argument("--seed", default=str(random.randrange(1 << 30)))
+    parser.add_argument("--transport", choices=("shm", "tcp", "both"), default="both")
+    parser.add_argument("--size", default="96M", help="of each memory node")
+    options = parser.parse_args()
+    options.build = options.build.resolve()
+    if not os.access(options.build / "pando", os.X_OK):
+        lib.skip(f"{options.build}/pando is not built")
+    print(f"seed {options.seed}", flush=True)
+    with lib.Processes() as processes:
+        transports = ("shm", "tcp") if options.transport == "both" else (options.transport,)
+        good = all([run(options, transport, processes) for transport in transports])
+    print("soak: ok" if good else "soak: failed")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
