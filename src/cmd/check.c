@@ -47,7 +47,10 @@ static const struct config_option options[] = {
              "clocks drift, memory nodes restart. outage: memory nodes or links are gone for "
              "longer than any patience. pauses: several clients stand still beyond their leases. "
              "flips: bits of the table change in memory nodes (every answer has to be right or "
-             "'corrupt'). answers: lists are executed, but their answers are lost. all: crash and "
+             "'corrupt'). answers: lists are executed, but their answers are lost. full: memory "
+             "nodes get full. alloc: some allocations fail. blobs: values "
+             "up to megabytes on slow links. lost: a memory node comes back empty, with another "
+             "pool's window, or never (every answer has to be right or an error). all: crash and "
              "short.",
      .default_text = "all",
      CONFIG_TEXT_INTO(struct settings, faults)},
@@ -165,6 +168,8 @@ static bool parse_fault(const char *text, size_t size, unsigned *faults)
         {"none", CHECK_FAULTS_NONE},       {"crash", CHECK_FAULTS_CRASH},
         {"short", CHECK_FAULTS_SHORT},     {"outage", CHECK_FAULTS_OUTAGE},
         {"pauses", CHECK_FAULTS_PAUSES},   {"flips", CHECK_FAULTS_FLIPS},
+        {"full", CHECK_FAULTS_FULL},       {"alloc", CHECK_FAULTS_ALLOC},
+        {"blobs", CHECK_FAULTS_BLOBS},     {"lost", CHECK_FAULTS_LOST},
         {"answers", CHECK_FAULTS_ANSWERS}, {"all", CHECK_FAULTS_ALL},
     };
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
@@ -376,7 +381,7 @@ static int prepare(struct check *check, const struct settings *settings)
     if (!parse_faults(settings->faults, &run->options.faults))
         return cmd_usage("check",
                          "--faults: '%.32s' is no list of none, crash, short, outage, pauses, "
-                         "flips, answers and all",
+                         "flips, answers, full, alloc, blobs, lost and all",
                          settings->faults);
     check->seeds = run->last_seed - run->first_seed + 1;
     if (settings->trace && check->seeds != 1)
@@ -456,6 +461,9 @@ static void add_result(struct check *check, const struct check_result *result)
     sum->restarts += result->restarts;
     sum->outages += result->outages;
     sum->flips += result->flips;
+    sum->lost += result->lost;
+    sum->big_values += result->big_values;
+    sum->full += result->full;
     sum->corrupt += result->corrupt;
     sum->served += result->served;
     sum->recoveries += result->recoveries;
@@ -498,15 +506,16 @@ static int report(const struct check *check)
     printf("check %s: %" PRIu64 " of %" PRIu64 " seeds, %" PRIu64 " violated%s; %" PRIu64
            " operations, %" PRIu64 " of unknown outcome; %" PRIu64 " kills, %" PRIu64
            " pauses, %" PRIu64 " cuts, %" PRIu64 " restarts, %" PRIu64 " outages, %" PRIu64
-           " flips, %" PRIu64 " recoveries; %" PRIu64 " answers 'corrupt', %" PRIu64
+           " flips, %" PRIu64 " lost windows, %" PRIu64 " recoveries; %" PRIu64
+           " answers 'corrupt', %" PRIu64 " 'full'; %" PRIu64 " values of megabytes; %" PRIu64
            " clients served afterwards; %" PRIu64 " splits, %" PRIu64 " merges, %" PRIu64
            " repairs; %" PRIu64 " forwarded, %" PRIu64 " moves; at most %" PRIu64
            " bytes left behind; %.1f s simulated in %.1f s\n",
            check->settings->engine, check->done, check->seeds, check->violations, undecided,
            sum->operations, sum->unknown, sum->kills, sum->pauses, sum->cuts, sum->restarts,
-           sum->outages, sum->flips, sum->recoveries, sum->corrupt, sum->served, sum->splits,
-           sum->merges, sum->repairs, sum->forwarded, sum->moves, sum->leaked_bytes,
-           (double)sum->virtual_ns / 1e9, seconds);
+           sum->outages, sum->flips, sum->lost, sum->recoveries, sum->corrupt, sum->full,
+           sum->big_values, sum->served, sum->splits, sum->merges, sum->repairs, sum->forwarded,
+           sum->moves, sum->leaked_bytes, (double)sum->virtual_ns / 1e9, seconds);
     return check->violations == 0 && check->undecided == 0 ? EXIT_OK : EXIT_FAILED;
 }
 

@@ -78,7 +78,9 @@ static bool try_again_co(struct check_actor *actor, enum pando_status status, ui
     if (status == PANDO_OK || status == PANDO_NOT_FOUND || fabric_sim_dead(actor->fabric) ||
         pool_fenced(pool) || cluster->result->violated)
         return false;
-    if (status == PANDO_CORRUPT && check_damaged(cluster))
+    if (check_lost(cluster) || (status == PANDO_CORRUPT && check_damaged(cluster)))
+        return false;
+    if (status == PANDO_FULL && (cluster->faults & CHECK_FAULTS_FULL) != 0)
         return false;
     if (sim_now_ns(cluster->sim) >= end_ns) {
         check_violate(cluster,
@@ -111,7 +113,7 @@ static void served_co(struct client *client, struct check_actor *actor)
 
     while (!cluster->healed && can_go_on(client) && !pool_fenced(client->pool))
         rt_sleep_co(CHECK_LEASE_NS / 4);
-    uint64_t end_ns = sim_now_ns(cluster->sim) + CHECK_SERVED_WITHIN_NS;
+    uint64_t end_ns = sim_now_ns(cluster->sim) + cluster->served_within_ns;
     for (unsigned key = number; key < cluster->key_count; key += nodes)
         served_key_co(actor, key, false, end_ns);
     for (unsigned i = 0; i < SERVED_PUTS; i++)
@@ -207,6 +209,13 @@ static void add_stats(struct client *client)
     result->recoveries += pool_recoveries(client->pool);
 }
 
+/* Nobody gets at the table any more: an error is the right answer to all that is left. */
+static void give_up(struct client *client)
+{
+    client->slot->served = true;
+    client->slot->ops_left = 0;
+}
+
 static void as_member_co(struct client *client)
 {
     struct cluster *cluster = client->cluster;
@@ -233,10 +242,9 @@ static void as_member_co(struct client *client)
         check_doing_begin(cluster, &client->doing, "close", 0);
         engine_close_co(client->table, session);
         client->closed_ns = sim_now_ns(cluster->sim);
-    } else if (status == PANDO_CORRUPT && check_damaged(cluster)) {
-        cluster->result->corrupt++;
-        client->slot->served = true;
-        client->slot->ops_left = 0;
+    } else if (check_lost(cluster) || (status == PANDO_CORRUPT && check_damaged(cluster))) {
+        cluster->result->corrupt += status == PANDO_CORRUPT;
+        give_up(client);
     } else if (status == PANDO_INVALID || status == PANDO_NOT_FOUND || status == PANDO_CORRUPT) {
         if (!fabric_sim_dead(client->fabric) && !pool_fenced(client->pool))
             check_violate(cluster, "client %u cannot open the table: %s", client->slot->number,
@@ -252,10 +260,10 @@ static void check_opens(const struct client *client)
     uint64_t from_ns =
         client->closed_ns > cluster->healed_ns ? client->closed_ns : cluster->healed_ns;
     if (!cluster->healed || fabric_sim_dead(client->fabric) ||
-        sim_now_ns(cluster->sim) < from_ns + CHECK_SERVED_WITHIN_NS)
+        sim_now_ns(cluster->sim) < from_ns + cluster->served_within_ns)
         return;
     check_violate(cluster, "client %u cannot use the table %.1f s after the last fault: %s",
-                  client->slot->number, (double)CHECK_SERVED_WITHIN_NS / 1e9, client->error);
+                  client->slot->number, (double)cluster->served_within_ns / 1e9, client->error);
 }
 
 static void client_task(void *arg)
@@ -264,7 +272,7 @@ static void client_task(void *arg)
     struct cluster *cluster = client->cluster;
     struct pool_options options = {.memory_nodes = (uint16_t)cluster->options->memory,
                                    .name = "client",
-                                   .lease_ns = CHECK_LEASE_NS,
+                                   .lease_ns = cluster->lease_ns,
                                    .no_recovery = cluster->options->no_recovery};
 
     check_doing_init(cluster, &client->doing, client->slot->number, client->fabric);
@@ -273,9 +281,12 @@ static void client_task(void *arg)
         check_doing_begin(cluster, &client->doing, "join", 0);
         if (pool_join_co(client->fabric, &options, &client->pool, client->error,
                          sizeof(client->error)) == PANDO_OK) {
+            check_faults_joined(cluster, client->slot, client->pool);
             as_member_co(client);
             check_doing_begin(cluster, &client->doing, "leave", 0);
             pool_leave_co(client->pool);
+        } else if (check_lost(cluster)) {
+            give_up(client);
         }
         check_doing_end(&client->doing);
         check_trace(cluster, "client %u has left", client->slot->number);

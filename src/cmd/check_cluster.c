@@ -5,12 +5,15 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/log.h"
 #include "cmd/check_int.h"
+#include "pool/pool_fmt.h"
 #include "store/engines.h"
 
 enum {
@@ -21,15 +24,15 @@ enum {
     LONGEST_PAUSE_LEASES = 5, /* beyond its lease; at eight a process ends itself */
     INTERMISSION_SEEDS = 8,   /* one in so many has one */
     STALLS_SEEDS = 4,         /* in one of so many a thread that loses a race loses it by far */
+    SLOW_OPS = 200,           /* at most, where values are large or many operations fail */
+    BLOB_KEYS = 24,           /* at most, where values are large */
 };
 
-static const uint64_t MEMORY_BYTES = 1 << 30; /* of a window; little of it is ever touched */
 static const uint64_t COMPUTE_BYTES = 1 << 20;
 static const uint64_t JANITOR_NS = 30 * RT_NS_PER_US; /* as long as faults may begin */
 static const uint64_t JANITOR_LATE_NS = RT_NS_PER_MS;
 static const uint64_t FAULTS_WITHIN_NS = 2 * CHECK_LEASE_NS;
 static const uint64_t STALL_NS = 2 * RT_NS_PER_MS;
-static const uint64_t LONGEST_NS = 30 * RT_NS_PER_S;
 
 void check_violate(struct cluster *cluster, const char *format, ...)
 {
@@ -106,14 +109,17 @@ static void key_make(struct cluster *cluster, struct check_key *key, unsigned nu
 static void plan_keys(struct cluster *cluster)
 {
     bool far = chance(cluster, 50);
-    unsigned kept = 0;
+    unsigned kept = 0, keys = cluster->options->keys;
 
-    cluster->keys = calloc(cluster->options->keys, sizeof(*cluster->keys));
+    if ((cluster->faults & CHECK_FAULTS_BLOBS) != 0 && keys > BLOB_KEYS)
+        keys = BLOB_KEYS;
+
+    cluster->keys = calloc(keys, sizeof(*cluster->keys));
     pando_assert(cluster->keys != NULL);
-    for (unsigned i = 0; i < cluster->options->keys; i++)
+    for (unsigned i = 0; i < keys; i++)
         key_make(cluster, &cluster->keys[i], i, far);
-    qsort(cluster->keys, cluster->options->keys, sizeof(*cluster->keys), key_compare);
-    for (unsigned i = 0; i < cluster->options->keys; i++) {
+    qsort(cluster->keys, keys, sizeof(*cluster->keys), key_compare);
+    for (unsigned i = 0; i < keys; i++) {
         if (kept == 0 || key_compare(&cluster->keys[kept - 1], &cluster->keys[i]) != 0)
             cluster->keys[kept++] = cluster->keys[i];
     }
@@ -127,7 +133,7 @@ static void plan_table(struct cluster *cluster)
                                            .key_max = FIXED_KEY_BYTES,
                                            .value_inline = 8,
                                            .node_bytes = 256};
-    if (cluster->options->seed % 2 == 0) {
+    if (cluster->options->seed % 2 == 0 || (cluster->faults & CHECK_FAULTS_BLOBS) != 0) {
         cluster->shape.key_size = cluster->shape.value_size = 0;
         cluster->shape.key_max = VARIABLE_KEY_BYTES;
         cluster->shape.value_inline = chance(cluster, 50) ? 8 : 24;
@@ -146,6 +152,8 @@ static bool memory_open(struct cluster *cluster, struct check_memory *memory)
     char error[256];
     struct memnode_options options = {.work = store_memory_work,
                                       .seed = cluster->options->seed + 1};
+    if (memory->back != BACK_SAME)
+        options.seed = hash_u64(options.seed); /* a window of its own */
     pando_assert(cluster->memnode_count < CHECK_MEMNODES_MAX);
     enum pando_status status = memnode_open(
         memory->fabric, &options, &cluster->memnodes[cluster->memnode_count], error, sizeof(error));
@@ -175,9 +183,12 @@ static void build(struct cluster *cluster)
 {
     const struct check_options *options = cluster->options;
     static struct sim_nic_model model;
+    bool slow = (cluster->faults & (CHECK_FAULTS_BLOBS | CHECK_FAULTS_LOST)) != 0;
     model = *sim_nic_model("cx5");
     for (int i = 0; i < RT_COST_COUNT; i++)
         model.costs[i] = CPU_COST_NS;
+    if (cluster->link_bytes_per_ns > 0)
+        model.bytes_per_ns = cluster->link_bytes_per_ns;
     struct fabric_sim_options network = {
         .seed = options->seed,
         .model = &model,
@@ -199,13 +210,15 @@ static void build(struct cluster *cluster)
     if (options->trace)
         sim_set_trace(cluster->sim, trace_event, NULL);
     for (unsigned i = 0; i < options->memory; i++) {
-        add_node(cluster, (uint16_t)i, FABRIC_MEMORY, MEMORY_BYTES, 2, &cluster->memory[i].fabric);
+        add_node(cluster, (uint16_t)i, FABRIC_MEMORY, cluster->memory_bytes, 2,
+                 &cluster->memory[i].fabric);
         (void)memory_open(cluster, &cluster->memory[i]);
     }
+    unsigned ops = slow && options->ops > SLOW_OPS ? SLOW_OPS : options->ops;
     for (unsigned i = 0; i < options->nodes; i++) {
         struct check_slot *slot = &cluster->slots[i];
         slot->number = i;
-        slot->ops_left = options->ops / options->nodes;
+        slot->ops_left = ops / options->nodes;
         add_node(cluster, (uint16_t)(CHECK_COMPUTE_FIRST + i), FABRIC_COMPUTE, COMPUTE_BYTES,
                  options->threads, &slot->fabric);
     }
@@ -328,22 +341,35 @@ static void tend_cut(struct cluster *cluster, struct check_cut *cut, uint64_t si
     }
 }
 
+/* The window of another pool. */
+static void make_foreign(struct cluster *cluster, struct check_memory *memory)
+{
+    uint64_t at = fabric_window_first(memory->fabric) + offsetof(struct pool_superblock, pool_id);
+    uint64_t id = hash_u64(cluster->options->seed + 99);
+    enum pando_status status = fabric_self_write(memory->fabric, at, &id, sizeof(id));
+    pando_assert(status == PANDO_OK);
+}
+
 static void tend_memory(struct cluster *cluster, struct check_memory *memory, uint64_t since_ns)
 {
     if (memory->kill_ns != 0 && since_ns >= memory->kill_ns) {
         memory->kill_ns = 0;
         memory->down = true;
         fabric_sim_kill(memory->fabric);
-        if (memory->outage)
+        if (memory->back != BACK_SAME)
+            cluster->result->lost++;
+        else if (memory->outage)
             cluster->result->outages++;
         else
             cluster->result->restarts++;
     }
-    if (memory->down && since_ns >= memory->restart_ns) {
-        enum pando_status status = fabric_sim_restart(memory->fabric, true, &memory->fabric);
+    if (memory->down && since_ns >= memory->restart_ns && memory->back != BACK_NEVER) {
+        bool keep = memory->back == BACK_SAME;
+        enum pando_status status = fabric_sim_restart(memory->fabric, keep, &memory->fabric);
         pando_assert(status == PANDO_OK);
         memory->down = false;
-        (void)memory_open(cluster, memory);
+        if (memory_open(cluster, memory) && memory->back == BACK_FOREIGN)
+            make_foreign(cluster, memory);
     }
 }
 
@@ -357,7 +383,7 @@ static bool clients_ended(const struct cluster *cluster)
             return false;
     }
     for (unsigned i = 0; i < cluster->options->memory; i++) {
-        if (cluster->memory[i].down)
+        if (cluster->memory[i].down && cluster->memory[i].back != BACK_NEVER)
             return false;
     }
     return true;
@@ -370,7 +396,7 @@ static void find_hang(struct cluster *cluster)
     if (!cluster->healed || cluster->result->violated)
         return;
     struct check_doing *doing = check_doing_oldest(cluster, &for_ns);
-    if (doing == NULL || for_ns < CHECK_SERVED_WITHIN_NS)
+    if (doing == NULL || for_ns < cluster->served_within_ns)
         return;
     check_violate(cluster,
                   "client %" PRIu32 ": a %s of key %u has no end %.1f s after the last fault; it "
@@ -443,7 +469,7 @@ static void run(struct cluster *cluster)
     pando_assert(status == PANDO_OK);
     sim_event_init(&cluster->janitor, cluster->sim, janitor_fire);
     sim_event_at(&cluster->janitor, JANITOR_NS);
-    enum sim_end end = sim_run(cluster->sim, LONGEST_NS);
+    enum sim_end end = sim_run(cluster->sim, cluster->longest_ns);
     size_t tasks = sim_live_tasks(cluster->sim);
     cluster->ended = end == SIM_QUIET && tasks == 0;
     if (!cluster->ended)
@@ -471,6 +497,17 @@ static void judge(struct cluster *cluster)
     result->violated = true;
 }
 
+/* Damage and loss are told as errors, once for each key: here they are what was asked for. The level
+ * that was in force. */
+static int log_quiet(const struct cluster *cluster)
+{
+    int level = atomic_load(&log_level_now);
+    if ((cluster->faults & (CHECK_FAULTS_FLIPS | CHECK_FAULTS_LOST)) != 0 &&
+        level == LOG_LEVEL_ERROR && !cluster->options->trace)
+        atomic_store(&log_level_now, LOG_LEVEL_ERROR - 1);
+    return level;
+}
+
 void check_seed(const struct check_options *options, struct check_result *result)
 {
     struct cluster *cluster = calloc(1, sizeof(*cluster));
@@ -483,12 +520,15 @@ void check_seed(const struct check_options *options, struct check_result *result
     prng_seed(&cluster->faults_prng, options->seed * 131 + 7);
     list_init(&cluster->doings);
     cluster->intermission = options->seed % INTERMISSION_SEEDS == 3;
+    check_faults_choose(cluster);
     plan_table(cluster);
     cluster->history = history_create(cluster->key_count);
     pando_assert(cluster->history != NULL);
     build(cluster);
     plan_faults(cluster);
+    int level = log_quiet(cluster);
     run(cluster);
+    atomic_store(&log_level_now, level);
     judge(cluster);
     result->virtual_ns = sim_now_ns(cluster->sim);
     result->trace_hash = sim_trace_hash(cluster->sim);

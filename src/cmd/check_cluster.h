@@ -19,6 +19,10 @@ enum check_faults {
     CHECK_FAULTS_PAUSES = 1 << 3,  /* several clients stand still at once, beyond their leases */
     CHECK_FAULTS_FLIPS = 1 << 4,   /* bits of the table change in memory nodes */
     CHECK_FAULTS_ANSWERS = 1 << 5, /* lists are executed, but their answers are lost */
+    CHECK_FAULTS_FULL = 1 << 6,    /* memory nodes are so small that they get full */
+    CHECK_FAULTS_ALLOC = 1 << 7,   /* some allocations fail */
+    CHECK_FAULTS_BLOBS = 1 << 8,   /* values up to megabytes, on slow links */
+    CHECK_FAULTS_LOST = 1 << 9,    /* a memory node comes back empty, as another's, or never */
 };
 
 /* What `--faults all` is. */
@@ -59,7 +63,8 @@ struct check_result {
     uint64_t failed;             /* operations that ended with an error */
     uint64_t undecided;          /* 1: the search for an order was given up */
     uint64_t kills, pauses, cuts, restarts, recoveries;
-    uint64_t outages, flips;
+    uint64_t outages, flips, lost, big_values;
+    uint64_t full;    /* operations that answered FULL */
     uint64_t corrupt; /* operations that answered CORRUPT */
     uint64_t served;  /* clients that were served everything after the faults */
     uint64_t splits, merges, repairs;

@@ -7,18 +7,33 @@
 #include "base/assert.h"
 #include "cmd/check_int.h"
 #include "pool/block_fmt.h"
+#include "pool/pool.h"
 #include "pool/pool_fmt.h"
 
 enum {
-    STRUCK_PERCENT = 60, /* of seeds, if there are several kinds to choose from */
-    PAUSE_LEASES = 5,    /* beyond its lease; at eight a process ends itself */
+    STRUCK_PERCENT = 60,  /* of seeds, if there are several kinds to choose from */
+    PAUSE_LEASES = 5,     /* beyond its lease; at eight a process ends itself */
+    SMALL_CHUNKS_MIN = 9, /* so that one of them is kept for what is vital */
+    SMALL_CHUNKS_MAX = 22,
+    BIG_VALUE_BYTES = 3 << 20,
 };
+
+static const uint64_t MEMORY_BYTES = 1 << 30; /* of a window; little of it is ever touched */
+static const uint64_t LONGEST_NS = 30 * RT_NS_PER_S;
+
+/* On slow links a heartbeat waits for megabytes. */
+static const uint64_t SLOW_LEASE_NS = 250 * RT_NS_PER_MS;
+static const uint64_t SLOW_SERVED_WITHIN_NS = 30 * RT_NS_PER_S;
+static const uint64_t LOST_SERVED_WITHIN_NS = 20 * RT_NS_PER_S;
+static const uint64_t SLOW_LONGEST_NS = 300 * RT_NS_PER_S;
 
 static const uint64_t WITHIN_NS = 2 * CHECK_LEASE_NS;
 static const double LOST_ANSWERS = 0.003; /* of all lists */
 
 /* The kinds that are planned here, of which a seed has at most one: what it shows is then its work. */
-static const unsigned kinds[] = {CHECK_FAULTS_OUTAGE, CHECK_FAULTS_PAUSES, CHECK_FAULTS_FLIPS};
+static const unsigned kinds[] = {CHECK_FAULTS_OUTAGE, CHECK_FAULTS_PAUSES, CHECK_FAULTS_FLIPS,
+                                 CHECK_FAULTS_FULL,   CHECK_FAULTS_ALLOC,  CHECK_FAULTS_BLOBS,
+                                 CHECK_FAULTS_LOST};
 
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
@@ -73,6 +88,16 @@ static void plan_outage(struct cluster *cluster)
     }
 }
 
+/* Dies, and what comes back, if anything does, is not what it was. */
+static void plan_loss(struct cluster *cluster)
+{
+    static const int backs[] = {BACK_EMPTY, BACK_FOREIGN, BACK_NEVER};
+    struct check_memory *memory = &cluster->memory[below(cluster, cluster->options->memory)];
+    memory->kill_ns = 1 + below(cluster, WITHIN_NS);
+    memory->restart_ns = memory->kill_ns + 1 + below(cluster, 2 * CHECK_LEASE_NS);
+    memory->back = backs[below(cluster, 3)];
+}
+
 /* Two at least, for different times; all of them in one of four cases. */
 static void plan_pauses(struct cluster *cluster)
 {
@@ -117,26 +142,72 @@ static unsigned choose(struct cluster *cluster)
     return wanted[below(cluster, count)];
 }
 
-void check_faults_plan(struct cluster *cluster)
+/* 5 to 100 MB/s. */
+static void make_slow(struct cluster *cluster)
+{
+    static const double speeds[] = {0.1, 0.05, 0.02, 0.005};
+    cluster->link_bytes_per_ns = speeds[below(cluster, 4)];
+    cluster->value_max = BIG_VALUE_BYTES;
+    cluster->lease_ns = SLOW_LEASE_NS;
+    cluster->served_within_ns = SLOW_SERVED_WITHIN_NS;
+    cluster->longest_ns = SLOW_LONGEST_NS;
+}
+
+void check_faults_choose(struct cluster *cluster)
 {
     unsigned kind = choose(cluster);
     cluster->faults = (cluster->options->faults & ~all_kinds()) | kind;
-    switch (kind) {
+    cluster->lease_ns = CHECK_LEASE_NS;
+    cluster->memory_bytes = MEMORY_BYTES;
+    cluster->value_max = CHECK_VALUE_BYTES_MAX;
+    cluster->served_within_ns = CHECK_SERVED_WITHIN_NS;
+    cluster->longest_ns = LONGEST_NS;
+    if (kind == CHECK_FAULTS_FULL)
+        cluster->memory_bytes =
+            (SMALL_CHUNKS_MIN + below(cluster, SMALL_CHUNKS_MAX - SMALL_CHUNKS_MIN)) *
+            POOL_CHUNK_BYTES;
+    if (kind == CHECK_FAULTS_BLOBS)
+        make_slow(cluster);
+    /* An operation is tried again for some seconds, whoever comes behind it at a lock waits for it,
+     * and all of them are to fail. */
+    if (kind == CHECK_FAULTS_LOST) {
+        cluster->served_within_ns = LOST_SERVED_WITHIN_NS;
+        cluster->longest_ns = SLOW_LONGEST_NS;
+    }
+    /* A cell that a dead writer may have left half written cannot be told from a damaged one
+     * everywhere: with flipped bits nobody dies. */
+    if (kind == CHECK_FAULTS_FLIPS)
+        cluster->faults = kind;
+}
+
+void check_faults_plan(struct cluster *cluster)
+{
+    switch (cluster->faults & all_kinds()) {
     case CHECK_FAULTS_OUTAGE:
         plan_outage(cluster);
         break;
     case CHECK_FAULTS_PAUSES:
         plan_pauses(cluster);
         break;
+    case CHECK_FAULTS_LOST:
+        plan_loss(cluster);
+        break;
     case CHECK_FAULTS_FLIPS:
-        /* A cell that a dead writer may have left half written cannot be told from a damaged one
-         * everywhere: with flipped bits nobody dies. */
-        cluster->faults = kind;
         plan_flips(cluster);
         break;
     default:
         break;
     }
+}
+
+/* One, some, or many in a row, soon or later in this life. */
+void check_faults_joined(struct cluster *cluster, const struct check_slot *slot, struct pool *pool)
+{
+    static const unsigned counts[] = {1, 3, 20};
+    if ((cluster->faults & CHECK_FAULTS_ALLOC) == 0 || slot->ops_left == 0)
+        return;
+    uint64_t first = 1 + below(cluster, below(cluster, 2) == 0 ? 10 : 100);
+    pool_fail_allocations(pool, first, 1 + below(cluster, counts[below(cluster, 3)]));
 }
 
 /* ---- flipped bits ---------------------------------------------------------------------------- */
@@ -190,7 +261,12 @@ static void flip(struct cluster *cluster)
 
 bool check_damaged(const struct cluster *cluster)
 {
-    return cluster->result->flips > 0;
+    return cluster->result->flips > 0 || check_lost(cluster);
+}
+
+bool check_lost(const struct cluster *cluster)
+{
+    return cluster->result->lost > 0;
 }
 
 /* ---- as time goes by ------------------------------------------------------------------------- */
@@ -245,7 +321,8 @@ bool check_faults_over(const struct cluster *cluster)
             return false;
     }
     for (unsigned i = 0; i < cluster->options->memory; i++) {
-        if (cluster->memory[i].down || cluster->memory[i].kill_ns != 0)
+        const struct check_memory *memory = &cluster->memory[i];
+        if ((memory->down && memory->back != BACK_NEVER) || memory->kill_ns != 0)
             return false;
     }
     return true;

@@ -15,7 +15,7 @@ enum {
     CHECK_COMPUTE_FIRST = 0x8000,
     CHECK_CHECKER = CHECK_COMPUTE_FIRST + CHECK_NODES_MAX,
     CHECK_KEY_BYTES_MAX = 40,
-    CHECK_VALUE_BYTES_MAX = 4096,
+    CHECK_VALUE_BYTES_MAX = 4096, /* but with CHECK_FAULTS_BLOBS */
     CHECK_CUTS_MAX = 4 * CHECK_NODES_MAX,
     CHECK_MEMNODES_MAX = 64,
     CHECK_FILL_MIN = 40, /* of a bulk load */
@@ -78,6 +78,8 @@ struct check_memory {
     uint64_t kill_ns, restart_ns; /* 0: not planned */
     bool down;
     bool outage; /* a long one */
+    /* What it has when it comes back. */
+    enum { BACK_SAME, BACK_EMPTY, BACK_FOREIGN, BACK_NEVER } back;
 };
 
 struct cluster {
@@ -101,6 +103,12 @@ struct cluster {
     struct sim_event janitor;
 
     struct engine_shape shape;
+    uint64_t lease_ns;
+    uint64_t memory_bytes;     /* of a memory node's window */
+    double link_bytes_per_ns;  /* 0: as the model says */
+    size_t value_max;          /* bytes */
+    uint64_t served_within_ns; /* CHECK_SERVED_WITHIN_NS, or longer on slow links */
+    uint64_t longest_ns;
     uint64_t cache_bytes;
     bool preload_bulk;
     unsigned preload_percent;
@@ -133,7 +141,10 @@ __attribute__((format(printf, 2, 3))) void check_trace(struct cluster *cluster, 
 /* ---- faults that begin at a time ----------------------------------------------------------------
  */
 
-/* Chooses those of this seed, and their times. */
+/* Chooses the kinds of this seed, and what the cluster has to be like for them. */
+void check_faults_choose(struct cluster *cluster);
+
+/* And their times, once it is built. */
 void check_faults_plan(struct cluster *cluster);
 
 /* What is due since the table was ready. */
@@ -141,6 +152,12 @@ void check_faults_tend(struct cluster *cluster, uint64_t since_ns);
 
 /* None is left or under way. */
 bool check_faults_over(const struct cluster *cluster);
+
+/* A client has joined: some of its allocations will fail. */
+void check_faults_joined(struct cluster *cluster, const struct check_slot *slot, struct pool *pool);
+
+/* A memory node has lost what it had: errors are answers, and nobody else can join. */
+bool check_lost(const struct cluster *cluster);
 
 /* CORRUPT is an answer. */
 bool check_damaged(const struct cluster *cluster);

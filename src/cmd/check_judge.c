@@ -16,7 +16,7 @@ enum {
     /* What an operation that was cut short may leave behind for good. */
     LEFT_NODES = 3,
     LEFT_BLOBS = 2,
-    BLOB_BYTES = CHECK_VALUE_BYTES_MAX + 128,
+    BLOB_EXTRA_BYTES = 128,
 };
 
 /* ---- as a member of the pool ----------------------------------------------------------------- */
@@ -37,19 +37,21 @@ static bool judge_join_co(struct judge *judge, struct cluster *cluster)
     char error[256] = "";
     struct pool_options options = {.memory_nodes = (uint16_t)cluster->options->memory,
                                    .name = "judge",
-                                   .lease_ns = CHECK_LEASE_NS,
+                                   .lease_ns = cluster->lease_ns,
                                    .no_recovery = cluster->options->no_recovery};
     *judge = (struct judge){.cluster = cluster};
     enum pando_status status =
         pool_join_co(cluster->checker, &options, &judge->pool, error, sizeof(error));
     if (status != PANDO_OK) {
-        check_violate(cluster, "the judge cannot join the pool: %s", error);
+        if (!check_lost(cluster))
+            check_violate(cluster, "the judge cannot join the pool: %s", error);
         return false;
     }
     status = pool_session_open_co(judge->pool, &judge->session);
     if (status == PANDO_OK)
         return true;
-    check_violate(cluster, "the judge cannot open a session: %s", pando_status_text(status));
+    if (!check_lost(cluster))
+        check_violate(cluster, "the judge cannot open a session: %s", pando_status_text(status));
     pool_leave_co(judge->pool);
     return false;
 }
@@ -70,8 +72,8 @@ static bool judge_open_co(struct judge *judge)
     }
     if (status != PANDO_OK) {
         judge->table = NULL;
-        if (status == PANDO_CORRUPT && check_damaged(cluster))
-            cluster->result->corrupt++;
+        if (check_lost(cluster) || (status == PANDO_CORRUPT && check_damaged(cluster)))
+            cluster->result->corrupt += status == PANDO_CORRUPT;
         else
             check_violate(cluster, "the judge cannot open the table: %s",
                           error[0] != '\0' ? error : pando_status_text(status));
@@ -156,7 +158,7 @@ static void wait_alone_co(struct judge *judge)
             check_violate(judge->cluster, "the judge was fenced, and it was never silent");
             break;
         }
-        rt_sleep_co(CHECK_LEASE_NS / 2);
+        rt_sleep_co(judge->cluster->lease_ns / 2);
     }
     free(members);
     if (count != 1)
@@ -287,7 +289,9 @@ static uint64_t leak_bound(const struct cluster *cluster)
     uint64_t events =
         result->kills + result->pauses + result->cuts + result->restarts * options->nodes;
     uint64_t operations = result->failed + events * options->threads * options->tasks;
-    uint64_t blobs = cluster->shape.value_size != 0 ? 0 : LEFT_BLOBS * BLOB_BYTES;
+    uint64_t blobs = cluster->shape.value_size != 0
+                         ? 0
+                         : LEFT_BLOBS * (2 * cluster->value_max + BLOB_EXTRA_BYTES);
     return operations * (LEFT_NODES * (uint64_t)cluster->shape.node_bytes + blobs);
 }
 
@@ -375,7 +379,8 @@ static void judge_co(struct cluster *cluster)
     cluster->ready = true;
     while (!cluster->over)
         rt_sleep_co(CHECK_LEASE_NS / 2);
-    wait_alone_co(&judge);
+    if (!check_lost(cluster))
+        wait_alone_co(&judge);
     if (!cluster->result->violated && judge_open_co(&judge))
         final_reads_co(&judge);
     cluster->result->recoveries += pool_recoveries(judge.pool);
@@ -385,10 +390,11 @@ static void judge_co(struct cluster *cluster)
         return;
     if (judge_open_co(&judge)) {
         final_reads_co(&judge);
-        verify_co(&judge);
+        if (!check_lost(cluster))
+            verify_co(&judge);
     }
     judge_leave_co(&judge);
-    if (cluster->result->violated)
+    if (cluster->result->violated || check_lost(cluster))
         return;
     check_windows_co(cluster, judge.census_bytes, judge.sound);
     drop_co(cluster, judge.sound);

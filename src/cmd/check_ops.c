@@ -2,7 +2,7 @@
  * check_ops.c - operations at random, and their entries in the history.
  *
  * A value says itself which write made it: 8 bytes of a number that no other write has, whose low
- * 16 bits are the size of the whole value, and then bytes that follow from the number.
+ * 24 bits are the size of the whole value, and then bytes that follow from the number.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,11 +25,13 @@ enum kind {
 };
 
 enum {
+    SIZE_BITS = 24,
     BATCH = 4,
     HOT_KEYS = 6, /* half of the operations are on so many */
 };
 
-#define NOT_MADE UINT64_MAX
+#define NOT_MADE  UINT64_MAX
+#define SIZE_MASK (((uint64_t)1 << SIZE_BITS) - 1)
 
 void check_plan_operations(struct cluster *cluster)
 {
@@ -40,17 +42,33 @@ void check_plan_operations(struct cluster *cluster)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static uint8_t filler(uint64_t number, size_t i)
+/* Bytes i to i + 7, or fewer at the end. */
+static uint64_t filler(uint64_t number, size_t i)
 {
-    return (uint8_t)(hash_u64(number + i / 8) >> (i % 8 * 8));
+    return hash_u64(number + i / 8);
 }
 
-static size_t value_size(const struct cluster *cluster)
+static size_t piece(size_t i, size_t size)
+{
+    return size - i < sizeof(uint64_t) ? size - i : sizeof(uint64_t);
+}
+
+/* From 32 KiB up to the largest, small ones more often. */
+static size_t big_size(struct cluster *cluster)
+{
+    size_t most = cluster->value_max >> rt_random() % 6;
+    cluster->result->big_values++;
+    return most / 3 + rt_random() % (most - most / 3);
+}
+
+static size_t value_size(struct cluster *cluster)
 {
     static const unsigned blobs[] = {100, 600, 1500, 4000};
     if (cluster->shape.value_size != 0)
         return cluster->shape.value_size;
     uint64_t dice = rt_random() % 100;
+    if (dice >= 75 && (cluster->faults & CHECK_FAULTS_BLOBS) != 0)
+        return big_size(cluster);
     if (dice < 15)
         return blobs[rt_random() % 4];
     uint32_t most = cluster->shape.value_inline > 8 ? cluster->shape.value_inline : 8;
@@ -61,10 +79,12 @@ static size_t value_size(const struct cluster *cluster)
 static uint64_t value_make(struct cluster *cluster, uint8_t *out, size_t *size)
 {
     *size = value_size(cluster);
-    uint64_t number = ++cluster->values << 16 | *size;
+    uint64_t number = ++cluster->values << SIZE_BITS | *size;
     memcpy(out, &number, sizeof(number));
-    for (size_t i = sizeof(number); i < *size; i++)
-        out[i] = filler(number, i);
+    for (size_t i = sizeof(number); i < *size; i += sizeof(number)) {
+        uint64_t word = filler(number, i);
+        memcpy(out + i, &word, piece(i, *size));
+    }
     return number;
 }
 
@@ -76,11 +96,14 @@ static uint64_t value_read(struct check_actor *actor, unsigned key, const uint8_
     size_t i = sizeof(number);
     if (size >= sizeof(number))
         memcpy(&number, bytes, sizeof(number));
-    bool good = size >= sizeof(number) && (number & 0xffff) == size &&
-                number >> 16 <= actor->cluster->values && number >> 16 != 0;
-    while (good && i < size && bytes[i] == filler(number, i))
-        i++;
-    if (good && i == size)
+    bool good = size >= sizeof(number) && (number & SIZE_MASK) == size &&
+                number >> SIZE_BITS <= actor->cluster->values && number >> SIZE_BITS != 0;
+    for (; good && i < size; i += sizeof(number)) {
+        uint64_t word = filler(number, i);
+        if (memcmp(bytes + i, &word, piece(i, size)) != 0)
+            break;
+    }
+    if (good && i >= size)
         return number;
     if (!fabric_sim_dead(actor->fabric))
         check_violate(actor->cluster,
@@ -123,7 +146,10 @@ static bool outcome_of(struct check_actor *actor, const struct history_op *op,
 
     *out = HISTORY_UNKNOWN;
     cluster->result->corrupt += damaged;
+    cluster->result->full += status == PANDO_FULL;
     if (fabric_sim_dead(actor->fabric) || damaged)
+        return true;
+    if (actor->alone && check_lost(cluster) && status != PANDO_OK && status != PANDO_NOT_FOUND)
         return true;
     if (status == PANDO_OK || (status == PANDO_NOT_FOUND && op->kind == HISTORY_GET))
         *out = HISTORY_DONE;
@@ -166,23 +192,23 @@ static struct slice key_of(const struct cluster *cluster, unsigned key)
     return slice_of(cluster->keys[key].bytes, cluster->keys[key].size);
 }
 
-static uint8_t *buffer_new(void)
+static uint8_t *buffer_new(const struct cluster *cluster)
 {
-    uint8_t *buffer = malloc(CHECK_VALUE_BYTES_MAX);
+    uint8_t *buffer = malloc(cluster->value_max);
     pando_assert(buffer != NULL);
     return buffer;
 }
 
 enum pando_status check_get_co(struct check_actor *actor, unsigned key)
 {
-    uint8_t *buffer = buffer_new();
+    uint8_t *buffer = buffer_new(actor->cluster);
     size_t size = 0;
     struct history_op op = begin(actor, HISTORY_GET, key);
     check_doing_begin(actor->cluster, &actor->doing, "get", key);
     enum pando_status status = engine_get_co(actor->engine, key_of(actor->cluster, key), buffer,
-                                             CHECK_VALUE_BYTES_MAX, &size);
+                                             actor->cluster->value_max, &size);
     check_doing_end(&actor->doing);
-    if (status == PANDO_OK && size <= CHECK_VALUE_BYTES_MAX)
+    if (status == PANDO_OK && size <= actor->cluster->value_max)
         op.seen = value_read(actor, key, buffer, size, "get");
     finish(actor, &op, status);
     free(buffer);
@@ -192,7 +218,7 @@ enum pando_status check_get_co(struct check_actor *actor, unsigned key)
 enum pando_status check_put_co(struct check_actor *actor, unsigned key, enum engine_put mode)
 {
     static const enum history_kind kinds[] = {HISTORY_PUT, HISTORY_INSERT, HISTORY_UPDATE};
-    uint8_t *buffer = buffer_new();
+    uint8_t *buffer = buffer_new(actor->cluster);
     size_t size;
     struct history_op op = begin(actor, kinds[mode], key);
     op.value = value_make(actor->cluster, buffer, &size);
@@ -261,7 +287,7 @@ static struct engine_change modify_change(void *context, const struct slice *old
 
 static void modify_co(struct check_actor *actor, unsigned key)
 {
-    struct modify modify = {.actor = actor, .key = key, .buffer = buffer_new()};
+    struct modify modify = {.actor = actor, .key = key, .buffer = buffer_new(actor->cluster)};
     modify.ops[0] = begin(actor, HISTORY_MODIFY, key);
     check_doing_begin(actor->cluster, &actor->doing, "modify", key);
     enum pando_status status =
@@ -435,7 +461,7 @@ static void batch_fill(struct check_actor *actor, struct engine_batch_op *one,
     *one = (struct engine_batch_op){.key = key_of(actor->cluster, key),
                                     .value = slice_of(buffer, size),
                                     .buffer = buffer,
-                                    .capacity = CHECK_VALUE_BYTES_MAX};
+                                    .capacity = actor->cluster->value_max};
     one->kind = kind == 0 ? ENGINE_BATCH_GET : kind == 1 ? ENGINE_BATCH_PUT : ENGINE_BATCH_DELETE;
 }
 
@@ -446,7 +472,7 @@ static void batch_co(struct check_actor *actor)
     uint8_t *buffers[BATCH];
 
     for (int i = 0; i < BATCH; i++) {
-        buffers[i] = buffer_new();
+        buffers[i] = buffer_new(actor->cluster);
         batch_fill(actor, &batch[i], &ops[i], buffers[i]);
     }
     check_doing_begin(actor->cluster, &actor->doing, "batch", ops[0].key);
@@ -542,6 +568,8 @@ struct load {
     struct check_actor *actor;
     unsigned next, percent;
     uint8_t *buffer;
+    struct history_op *ops; /* one for each pair */
+    unsigned count;
 };
 
 static bool load_next(void *context, struct slice *key, struct slice *value)
@@ -556,10 +584,7 @@ static bool load_next(void *context, struct slice *key, struct slice *value)
         return false;
     struct history_op op = begin(load->actor, HISTORY_PUT, load->next);
     op.value = value_make(cluster, load->buffer, &size);
-    /* Nobody else is there yet: the time does not matter. */
-    op.done = ++cluster->clock;
-    op.done_ns = sim_now_ns(cluster->sim);
-    add(load->actor, &op);
+    load->ops[load->count++] = op;
     *key = key_of(cluster, load->next++);
     *value = slice_of(load->buffer, size);
     return true;
@@ -567,9 +592,23 @@ static bool load_next(void *context, struct slice *key, struct slice *value)
 
 void check_load_co(struct check_actor *actor, unsigned percent, unsigned fill)
 {
-    struct load load = {.actor = actor, .percent = percent, .buffer = buffer_new()};
+    struct cluster *cluster = actor->cluster;
+    struct load load = {.actor = actor, .percent = percent, .buffer = buffer_new(cluster)};
+    load.ops = calloc(cluster->key_count, sizeof(*load.ops));
+    pando_assert(load.ops != NULL);
     enum pando_status status = engine_bulk_load_co(actor->engine, load_next, &load, fill);
-    if (status != PANDO_OK)
-        check_violate(actor->cluster, "the bulk load returned '%s'", pando_status_text(status));
+    if (status == PANDO_FULL && (cluster->faults & CHECK_FAULTS_FULL) != 0)
+        cluster->result->full++;
+    else if (status != PANDO_OK)
+        check_violate(cluster, "the bulk load returned '%s'", pando_status_text(status));
+    /* Of a load that failed some pairs may be there. */
+    for (unsigned i = 0; i < load.count; i++) {
+        struct history_op *op = &load.ops[i];
+        op->done = ++cluster->clock;
+        op->done_ns = sim_now_ns(cluster->sim);
+        op->outcome = status == PANDO_OK ? HISTORY_DONE : HISTORY_UNKNOWN;
+        add(actor, op);
+    }
+    free(load.ops);
     free(load.buffer);
 }
