@@ -94,7 +94,8 @@ static const struct config_option options[] = {
          "Rules to break on purpose, to see that it is noticed. Of the pool: fencing, recovery, "
          "resolve, lost-locks, lease, redo, grace, floor, old-reads. Of sherman: "
          "cells, fences, intents, locks, release, handover, versions, sibling, tiling, merge-lock, "
-         "separator, dead. Of dex: cells, replay, invalidate, forget, barrier, durable, stamps, "
+         "separator, dead, repair. Of dex: cells, replay, invalidate, forget, barrier, durable, "
+         "stamps, "
          "through, partitions, write-back, truncate, serve-lease. docs/PROTOCOLS.md says "
          "which rule each one breaks; scripts/mutations tries them all.",
      CONFIG_TEXT_INTO(struct settings, broken)},

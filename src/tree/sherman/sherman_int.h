@@ -32,7 +32,7 @@ struct sherman_switches {
     bool alone;        /* off: no global locks of leaves; see README.md, "A baseline for others" */
     /* break-cells and so on, see docs/PROTOCOLS.md */
     bool cells, fences, intents, locks, release, completed, versions, sibling, tiling, merge_lock,
-        separator, dead;
+        separator, dead, proof;
 };
 
 struct sherman_table {

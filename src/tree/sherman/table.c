@@ -39,6 +39,7 @@ static const struct engine_switch switches[] = {
     {"break-merge-lock", offsetof(struct sherman_switches, merge_lock)},
     {"break-separator", offsetof(struct sherman_switches, separator)},
     {"break-dead", offsetof(struct sherman_switches, dead)},
+    {"break-repair", offsetof(struct sherman_switches, proof)},
 };
 enum { SWITCHES = sizeof(switches) / sizeof(switches[0]) };
 
