@@ -37,8 +37,9 @@ struct dex_switches {
     bool balance; /* owners give keys to others that have less to do */
     /* Off unless asked for by "+": gets of leaves, too, and leaves whatever the barrier costs; always. */
     bool offload_leaves, offload_only;
-    bool lend_wildly; /* likewise, for tests: frames for records come and go at random */
-    bool small_log;   /* likewise: checkpoints are frequent */
+    bool lend_wildly;  /* likewise, for tests: frames for records come and go at random */
+    bool small_log;    /* likewise: checkpoints are frequent */
+    bool join_eagerly; /* likewise: parts of the map are joined whenever they can be */
     /* break-cells and so on, see docs/PROTOCOLS.md */
     bool cells, replay, invalidate, forget, barrier, durable, stamps, through, partitions,
         write_back, truncate, lease;
@@ -513,6 +514,12 @@ void dex_change_end(struct dex_table *table);
 /* Replaces the map by a changed one and makes that the view; AGAIN: another has changed it. Frees both
  * in the end. */
 PANDO_MUST_CHECK enum pando_status dex_swap_co(struct dex *self, struct map *from, struct map *to);
+
+/* Makes a map that counts in the pool the view. Consumes it. */
+PANDO_MUST_CHECK enum pando_status dex_adopt_co(struct dex *self, struct map *map);
+
+/* Makes one part of neighbouring ones of this process, if the map is crowded: join.c. */
+void dex_join_parts_co(struct dex *self);
 
 /* What is only in this process's memory goes to the pool: everything (NULL), or most of a range. */
 PANDO_MUST_CHECK enum pando_status dex_flush_co(struct dex *self, const struct dex_range *range);

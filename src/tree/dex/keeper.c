@@ -93,6 +93,8 @@ static void pass_co(struct dex *self)
         !atomic_load(&table->closing))
         dex_balance_co(self);
     if (!atomic_load(&table->closing))
+        dex_join_parts_co(self);
+    if (!atomic_load(&table->closing))
         take_orphans_co(self);
 }
 

@@ -85,20 +85,30 @@ enum pando_status map_cut(struct map *map, struct slice key)
     return PANDO_OK;
 }
 
+/* Records and pages of a part that somebody works on carry its epoch: it is the same for all of it. */
 static bool alike(const struct map_part *a, const struct map_part *b)
 {
-    return a->owner == b->owner && a->taker == b->taker && a->epoch == b->epoch &&
-           a->log == b->log && a->log_version == b->log_version && a->frozen == b->frozen;
+    return a->owner == b->owner && a->taker == b->taker &&
+           (a->epoch == b->epoch || a->owner == 0) && a->log == b->log &&
+           a->log_version == b->log_version && a->frozen == b->frozen;
 }
 
 void map_join(struct map *map)
 {
     uint32_t kept = 0;
     for (uint32_t i = 1; i < map->count; i++) {
-        if (!alike(&map->parts[kept], &map->parts[i]))
+        struct map_part *last = &map->parts[kept];
+        if (!alike(last, &map->parts[i]))
             map->parts[++kept] = map->parts[i];
+        else if (map->parts[i].epoch > last->epoch)
+            last->epoch = map->parts[i].epoch;
     }
     map->count = kept + 1;
+}
+
+bool map_crowded(const struct map *map)
+{
+    return map->count > MAP_PARTS_MAX / 2 || encoded_bytes(map) > MAP_BYTES / 2;
 }
 
 /* ---- bytes ----------------------------------------------------------------------------------- */

@@ -66,8 +66,11 @@ struct map *map_copy(const struct map *map);
 /* Makes a part begin at this key; FULL: more than a block has room for; INVALID: no key is so long. */
 PANDO_MUST_CHECK enum pando_status map_cut(struct map *map, struct slice key);
 
-/* Makes one of neighbours that agree in everything. */
+/* Makes one of neighbours that agree in everything; of nobody's whatever their epochs. */
 void map_join(struct map *map);
+
+/* Whether it is half full. */
+bool map_crowded(const struct map *map);
 
 /* Reads the one that counts; the caller frees it. CORRUPT: there is none. */
 PANDO_MUST_CHECK enum pando_status map_read_co(struct pool_session *session, unsigned slot,

@@ -207,8 +207,7 @@ bool dex_log_named(const struct dex_table *table, const struct map *map)
     return named;
 }
 
-/* Makes a map that counts in the pool the view. Consumes it. */
-static enum pando_status adopt_map_co(struct dex *self, struct map *map)
+enum pando_status dex_adopt_co(struct dex *self, struct map *map)
 {
     enum pando_status status = refresh_root_co(self, map->epoch);
     /* Before the first record; a log that a map names and that is not kept has nothing in it. */
@@ -248,7 +247,7 @@ enum pando_status dex_swap_co(struct dex *self, struct map *from, struct map *to
               log_u64("member", pool_identity(table->pool).member), log_u64("epoch", to->epoch),
               log_status("status", status));
     if (status == PANDO_OK)
-        return adopt_map_co(self, to);
+        return dex_adopt_co(self, to);
     free(to);
     return status == PANDO_STALE || status == PANDO_UNKNOWN ? PANDO_AGAIN : status;
 }
@@ -355,7 +354,7 @@ static enum pando_status accept_co(struct dex *self, struct map *map)
     if (name_log(self, next, map->epoch + 1))
         return dex_swap_co(self, map, next);
     free(next);
-    return adopt_map_co(self, map);
+    return dex_adopt_co(self, map);
 }
 
 static enum pando_status claim_fresh_co(struct dex *self, struct slice key, uint64_t *owner)
