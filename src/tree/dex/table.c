@@ -457,6 +457,10 @@ static void close_co(struct engine_table *base, struct pool_session *session)
     if (status != PANDO_OK)
         log_warn("left the keys of a table to whoever takes over", log_u64("table", table->id),
                  log_status("status", status));
+    /* Nobody takes over from a member that lives, and this one would not know of its log any more when it
+     * opened the table again. A damaged map is no reason: all pages were written before it was read. */
+    if (status != PANDO_OK && status != PANDO_CORRUPT && !pool_fenced(table->pool))
+        pool_give_up(table->pool);
     status = log_destroy_co(table, true); /* what is left of it after that is for them */
     (void)status;
     table_free(table);
