@@ -120,7 +120,8 @@ static void check_cut(struct map *map, struct slice key)
     free(before);
 }
 
-/* Joining changes nobody's owner, and leaves no neighbours that are alike. */
+/* Joining changes nobody's owner, and leaves no neighbours that are alike. The epoch of what nobody owns may
+ * rise. */
 static void check_join(struct map *map)
 {
     struct map *before = copy_of(map);
@@ -129,11 +130,16 @@ static void check_join(struct map *map)
     for (uint32_t i = 0; i < before->count; i++) {
         struct map_part now = *map_find(map, before->parts[i].low);
         now.low = before->parts[i].low;
+        CHECK(now.epoch >= before->parts[i].epoch);
+        if (now.owner == 0)
+            now.epoch = before->parts[i].epoch;
         CHECK(same_part(&now, &before->parts[i]));
     }
     for (uint32_t i = 1; i < map->count; i++) {
         struct map_part left = map->parts[i - 1];
         left.low = map->parts[i].low;
+        if (left.owner == 0)
+            left.epoch = map->parts[i].epoch;
         CHECK(!same_part(&left, &map->parts[i]) || left.frozen != map->parts[i].frozen);
     }
     free(before);
