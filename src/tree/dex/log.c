@@ -236,14 +236,16 @@ uint32_t dex_log_record_crc(uint32_t seed, uint64_t lsn, const uint8_t *bytes, s
     return crc == 0 ? 1 : crc;
 }
 
-static void record_write(uint8_t *to, size_t size, uint32_t seed, uint64_t lsn,
+static void record_write(const struct dex_log *log, uint8_t *to, size_t size, uint64_t lsn,
                          const struct dex_log_record *record)
 {
+    /* It only grows, and is not beyond what is appended: whatever is seen of it is true. */
+    uint64_t behind = (lsn - atomic_load_explicit(&log->durable, memory_order_relaxed)) / 8;
     struct dex_log_record_header header = {
         .key_bytes = (uint16_t)record->key.size,
         .kind_and_value_bytes =
             (uint16_t)((unsigned)record->kind << DEX_LOG_KIND_SHIFT | record->value.size),
-        .epoch = record->epoch};
+        .epoch_and_behind = (record->epoch & DEX_LOG_EPOCH_MASK) | behind << DEX_LOG_EPOCH_BITS};
 
     memset(to + size - 8, 0, 8);
     memcpy(to, &header, sizeof(header));
@@ -251,7 +253,7 @@ static void record_write(uint8_t *to, size_t size, uint32_t seed, uint64_t lsn,
         memcpy(to + sizeof(header), record->key.data, record->key.size);
     if (record->value.size > 0)
         memcpy(to + sizeof(header) + record->key.size, record->value.data, record->value.size);
-    header.crc = dex_log_record_crc(seed, lsn, to, size);
+    header.crc = dex_log_record_crc(log->seed, lsn, to, size);
     memcpy(to, &header.crc, sizeof(header.crc));
 }
 
@@ -259,7 +261,7 @@ static void append_over_the_end(struct dex_log *log, size_t size, uint64_t lsn,
                                 const struct dex_log_record *record)
 {
     uint64_t first = log->capacity - log->end_offset;
-    record_write(log->wrapped, size, log->seed, lsn, record);
+    record_write(log, log->wrapped, size, lsn, record);
     memcpy(log->ring + log->end_offset, log->wrapped, first);
     memcpy(log->ring, log->wrapped + first, size - first);
 }
@@ -280,7 +282,7 @@ enum pando_status dex_log_append(struct dex_log *log, const struct dex_log_recor
         return PANDO_FULL;
     }
     if (log->end_offset + size <= log->capacity)
-        record_write(log->ring + log->end_offset, size, log->seed, at, record);
+        record_write(log, log->ring + log->end_offset, size, at, record);
     else
         append_over_the_end(log, size, at, record);
     log->end_offset += size;

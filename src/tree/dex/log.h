@@ -41,8 +41,8 @@ enum dex_log_kind {
 
 struct dex_log_record {
     enum dex_log_kind kind;
-    uint64_t epoch;
-    uint64_t lsn; /* its position, of replayed records; not looked at when appending */
+    uint64_t epoch; /* below 2^40 */
+    uint64_t lsn;   /* its position, of replayed records; not looked at when appending */
     struct slice key, value;
 };
 

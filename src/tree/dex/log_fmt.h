@@ -19,7 +19,8 @@
  *    0  4  CRC32C, never 0
  *    4  2  bytes of the key
  *    6  2  kind 3, bytes of the value 13 (from the high end)
- *    8  8  epoch
+ *    8  8  epoch 40 (low bits), and how far behind its position the log was durable when it was appended, in
+ *          units of 8: 24
  *   16     key, value, and zeroes up to a multiple of 8
  *
  * The CRC goes over: pool 8, log's address 8, its block's version 8, table 8 (the seed); the
@@ -27,6 +28,10 @@
  * record's position is nowhere stored, and in no two laps the same; the version is not the same
  * in any two lives of the block. What an earlier lap or an earlier life left behind is therefore
  * no record here and now.
+ *
+ * A log ends where no record is. If a record behind that says that the log was durable beyond it, what is
+ * there is damaged. (Of the last list that was acknowledged nothing says so: damage in it cannot be told from
+ * a list that was cut off.)
  */
 #ifndef TREE_DEX_LOG_FMT_H
 #define TREE_DEX_LOG_FMT_H
@@ -35,7 +40,7 @@
 
 enum {
     DEX_LOG_CELL = 76,
-    DEX_LOG_FORMAT = 2,
+    DEX_LOG_FORMAT = 3,
     DEX_LOG_BEGIN = 64, /* offset of that word */
     DEX_LOG_HEADER = 128,
     DEX_LOG_FIRST = 8, /* 0 is before every record */
@@ -46,7 +51,9 @@ enum {
     DEX_LOG_RECORD_MAX = DEX_LOG_RECORD_HEADER + DEX_LOG_KEY_MAX + DEX_LOG_VALUE_MAX,
     DEX_LOG_KIND_SHIFT = 13,
     DEX_LOG_VALUE_MASK = (1 << DEX_LOG_KIND_SHIFT) - 1,
+    DEX_LOG_EPOCH_BITS = 40,
 };
+#define DEX_LOG_EPOCH_MASK (((uint64_t)1 << DEX_LOG_EPOCH_BITS) - 1)
 _Static_assert(DEX_LOG_VALUE_MAX <= DEX_LOG_VALUE_MASK, "format");
 
 struct dex_log_header {
@@ -68,7 +75,7 @@ struct dex_log_record_header {
     uint32_t crc;
     uint16_t key_bytes;
     uint16_t kind_and_value_bytes;
-    uint64_t epoch;
+    uint64_t epoch_and_behind;
 };
 _Static_assert(sizeof(struct dex_log_record_header) == DEX_LOG_RECORD_HEADER, "format");
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/assert.h"
+#include "base/log.h"
 #include "pool/block_fmt.h"
 #include "pool/cell.h"
 #include "tree/dex/log.h"
@@ -90,7 +91,7 @@ size_t dex_log_record_read(uint32_t seed, uint64_t lsn, const uint8_t *bytes, si
         return 0;
     *out = (struct dex_log_record){
         .kind = (enum dex_log_kind)kind,
-        .epoch = header.epoch,
+        .epoch = header.epoch_and_behind & DEX_LOG_EPOCH_MASK,
         .lsn = lsn,
         .key = slice_of(bytes + sizeof(header), key_bytes),
         .value = slice_of(bytes + sizeof(header) + key_bytes, value_bytes),
@@ -123,6 +124,48 @@ static enum pando_status reader_fill_co(struct reader *reader)
     return status == PANDO_RANGE ? PANDO_CORRUPT : status;
 }
 
+/* Whether a record says that the log was durable beyond a position before it. Epochs are small: what only
+ * looks like a record mostly has a high one. */
+static bool is_beyond(const struct dex_log_record *record, const uint8_t *bytes, uint64_t position)
+{
+    struct dex_log_record_header header;
+    memcpy(&header, bytes, sizeof(header));
+    uint64_t behind = (header.epoch_and_behind >> DEX_LOG_EPOCH_BITS) * 8;
+    return record->epoch < (uint64_t)1 << 32 && behind < record->lsn &&
+           record->lsn - behind > position;
+}
+
+/* No record is where the reader is, `done` bytes into what it has. CORRUPT: there was one, as one that comes
+ * later says. */
+static enum pando_status check_end_co(struct reader *reader, uint32_t seed, size_t done)
+{
+    uint64_t end = reader->at;
+    enum pando_status status = PANDO_OK;
+
+    while (reader->at + DEX_LOG_RECORD_HEADER <= reader->limit) {
+        struct dex_log_record record;
+        if (reader->have - done < DEX_LOG_RECORD_MAX &&
+            reader->at + (reader->have - done) < reader->limit) {
+            reader->have -= done;
+            memmove(reader->bytes, reader->bytes + done, reader->have);
+            done = 0;
+            status = reader_fill_co(reader);
+            if (status != PANDO_OK)
+                return status;
+        }
+        const uint8_t *bytes = reader->bytes + done;
+        if (dex_log_record_read(seed, reader->at, bytes, reader->have - done, &record) != 0 &&
+            is_beyond(&record, bytes, end)) {
+            log_error("a dead owner's log is damaged", log_hex("log", reader->address),
+                      log_u64("position", end), log_u64("durable_by", record.lsn));
+            return PANDO_CORRUPT;
+        }
+        reader->at += 8;
+        done += 8;
+    }
+    return PANDO_OK;
+}
+
 static enum pando_status replay_co(struct reader *reader, uint32_t seed, dex_log_fn fn,
                                    void *context)
 {
@@ -142,7 +185,7 @@ static enum pando_status replay_co(struct reader *reader, uint32_t seed, dex_log
         size_t size = dex_log_record_read(seed, reader->at, reader->bytes + done,
                                           reader->have - done, &record);
         if (size == 0)
-            break;
+            return check_end_co(reader, seed, done);
         status = fn(context, &record);
         reader->at += size;
         done += size;
