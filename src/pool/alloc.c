@@ -397,7 +397,7 @@ enum pando_status pool_alloc_co(struct pool_session *session, uint16_t node, uin
     struct allocator *allocator = session->allocator;
     if (block_bytes == 0 || block_bytes % 64 != 0 || block_bytes > POOL_CHUNK_BYTES)
         return PANDO_INVALID;
-    if (pool_alloc_fails(session->pool))
+    if (pool_alloc_fails(session->pool, true))
         return PANDO_FULL;
     enum pando_status status = ripen_co(session);
     if (status != PANDO_OK)

@@ -73,7 +73,7 @@ enum pando_status pool_intent_take_co(struct pool_session *session, uint16_t nod
     struct intent_slots *slots = &session->pool->intents[node];
     uint64_t deadline_ns = 0;
 
-    if (pool_alloc_fails(session->pool))
+    if (pool_alloc_fails(session->pool, false))
         return PANDO_FULL;
     for (;;) {
         rt_latch_lock(&slots->latch);

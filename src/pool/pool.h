@@ -240,6 +240,9 @@ PANDO_MUST_CHECK enum pando_status pool_vital_free_co(struct pool_session *sessi
  * intents) are counted, and `count` of them fail with FULL, beginning with number `first` (1 is the next
  * one). `first` 0: none fails, and none is counted. Any thread. */
 void pool_fail_allocations(struct pool *pool, uint64_t first, uint64_t count);
+
+/* The same for blocks only: a process has its slots for intents from its first change on. */
+void pool_fail_blocks(struct pool *pool, uint64_t first, uint64_t count);
 uint64_t pool_allocations_asked(const struct pool *pool);
 
 /* ---- tables ---------------------------------------------------------------------------------- */

@@ -11,7 +11,7 @@
 
 /* Allocations that fail on purpose: fail.c. */
 struct pool_fail {
-    atomic_bool on;
+    atomic_bool on, blocks_only;
     _Atomic uint64_t asked, first, count;
 };
 
@@ -177,7 +177,7 @@ struct vital_blocks *vital_blocks_create(void);
 void vital_blocks_destroy(struct vital_blocks *vital);
 
 /* fail.c: whether an allocation is to be refused with FULL. */
-bool pool_alloc_fails(struct pool *pool);
+bool pool_alloc_fails(struct pool *pool, bool block);
 
 /* Gives back to their nodes those that were freed long enough ago. */
 void pool_vital_return_co(struct pool_session *session);

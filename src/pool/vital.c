@@ -77,7 +77,7 @@ enum pando_status pool_vital_alloc_co(struct pool_session *session, uint32_t blo
     struct pool *pool = session->pool;
     if (block_bytes == 0 || block_bytes % 64 != 0 || block_bytes > POOL_CHUNK_BYTES)
         return PANDO_INVALID;
-    if (pool_alloc_fails(pool))
+    if (pool_alloc_fails(pool, true))
         return PANDO_FULL;
     pool_vital_return_co(session);
     return pool_alloc_anywhere_co(session, next_node(pool), alloc_on_co, block_bytes, block);

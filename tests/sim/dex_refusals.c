@@ -124,13 +124,13 @@ static void delete_co(uint64_t key)
     note(key, 0, do_co(&job));
 }
 
-static void round_co(void)
+static void round_co(bool moves)
 {
     uint64_t from = prng_next(&world.prng) % (KEYS - RUN);
     for (uint64_t i = 0; i < RUN; i++)
         put_co(from + i);
     struct job move = {.kind = MOVE, .key = from, .value = prng_next(&world.prng)};
-    enum pando_status moved = do_co(&move);
+    enum pando_status moved = moves ? do_co(&move) : PANDO_OK;
     (void)moved;
     from = prng_next(&world.prng) % (KEYS - RUN);
     for (uint64_t i = 0; i < RUN; i++)
@@ -175,23 +175,31 @@ static void check_all_co(void)
     CHECK_EQ_U64(verify.census.pairs, pairs);
 }
 
-static void fail(uint64_t first, uint64_t count)
+static void fail(uint64_t first, uint64_t count, bool blocks_only)
 {
-    for (int i = 0; i < 2; i++)
-        pool_fail_allocations(world.users[i].member.pool, first, count);
+    for (int i = 0; i < 2; i++) {
+        struct pool *pool = world.users[i].member.pool;
+        if (blocks_only)
+            pool_fail_blocks(pool, first, count);
+        else
+            pool_fail_allocations(pool, first, count);
+    }
 }
 
-/* False: no process came to that allocation any more. */
-static bool try_co(uint64_t first, uint64_t count)
+/* False: no process came to that allocation any more. When only blocks cannot be had, everything can be read
+ * meanwhile; but not who would own keys that are moved, because of the map. */
+static bool try_co(uint64_t first, uint64_t count, bool blocks_only)
 {
     world.first = first;
     world.count = count;
-    fail(first, count);
-    round_co();
+    fail(first, count, blocks_only);
+    round_co(!blocks_only);
+    for (uint64_t key = 0; key < KEYS && blocks_only; key++)
+        check_key_co(key);
     bool came = false;
     for (int i = 0; i < 2; i++)
         came = came || pool_allocations_asked(world.users[i].member.pool) >= first;
-    fail(0, 0);
+    fail(0, 0, false);
     check_all_co();
     world.failed_rounds += came;
     return came;
@@ -225,9 +233,10 @@ static void first_task(void *arg)
         put_co(key);
     CHECK_EQ_U64(world.refused, 0);
     for (uint64_t first = 1; first < ALLOCATIONS_MAX; first++) {
-        bool alone = try_co(first, 1);
-        bool followed = try_co(first, UINT64_MAX);
-        if (!alone && !followed)
+        bool alone = try_co(first, 1, false);
+        bool followed = try_co(first, UINT64_MAX, false);
+        bool blocks = try_co(first, UINT64_MAX, true);
+        if (!alone && !followed && !blocks)
             break;
     }
     CHECK(world.first < ALLOCATIONS_MAX - 1 && world.refused > 0);
