@@ -2,7 +2,7 @@
  * A root that has one child left takes its place only if that child is the last of its level. One that
  * was split, and whose other half the root was not told of yet, is not: the half would be beyond the end of
  * the root, where nobody looks. A tree with such a root is reported as damaged, by verify and by whoever
- * asks for a key there.
+ * asks for a key there. Nor is a half left that its parent has no room for.
  */
 #include "sim/dex_world.h"
 #include "sim/numbered.h"
@@ -160,6 +160,31 @@ static void damaged_task(void *arg)
     end_co(self);
 }
 
+/* Below a parent that is full: a leaf is not split before its parent is, as no memory may be left for that. */
+static void full_parent_task(void *arg)
+{
+    static struct user user;
+    struct user *self = &user;
+    uint64_t key;
+
+    begin_co(self, arg);
+    enum pando_status status = PANDO_OK;
+    for (uint64_t leaf = 0; status == PANDO_OK; leaf++) {
+        CHECK(leaf < 40);
+        pool_fail_blocks(self->member.pool, 2, UINT64_MAX); /* enough for one page */
+        status = engine_put_co(self->engine, number_key(leaf * 60 * STEP + 1, &key),
+                               slice_of(&key, 8), ENGINE_UPSERT);
+        for (uint64_t number = 0; number < STEP * KEYS; number += STEP) {
+            rt_sleep_co(RT_NS_PER_US); /* the lease is renewed meanwhile */
+            CHECK_OK(get_co(self, number));
+        }
+        pool_fail_blocks(self->member.pool, 0, 0);
+    }
+    CHECK_STATUS(status, PANDO_FULL);
+    CHECK_OK(engine_put_co(self->engine, number_key(1, &key), slice_of(&key, 8), ENGINE_UPSERT));
+    end_co(self);
+}
+
 int main(void)
 {
     struct dex_world place;
@@ -167,6 +192,8 @@ int main(void)
     dex_world_run(&place, shrink_task, NULL);
     dex_world_build(&place, 5, 33);
     dex_world_run(&place, damaged_task, NULL);
-    CHECK(done == 2);
+    dex_world_build(&place, 5, 33);
+    dex_world_run(&place, full_parent_task, NULL);
+    CHECK(done == 3);
     return 0;
 }
