@@ -11,6 +11,7 @@ enum {
     DOUBLINGS_FEW = 1, /* to 4 us */
     PATIENCE_LEASES = 10,
     LOOKS = 16,
+    RELEASES_AT_ONCE = 3,
     AT_ONCE = 4, /* tries without a pause, when a free word was another than expected */
 };
 
@@ -96,17 +97,20 @@ enum pando_status pool_lock_co(struct pool_session *session, fabric_address addr
 {
     uint64_t mine = pool_lock_new_word(session->pool), expected = 0;
     struct pool_backoff backoff = {0};
+    enum pando_status status;
+    bool unknown = false;
 
     for (unsigned at_once = 0;;) {
         uint64_t old;
-        enum pando_status status = pool_word_cas_co(session, address, expected, mine, &old);
+        status = pool_word_cas_co(session, address, expected, mine, &old);
         /* After a broken endpoint an earlier try may have gone through. */
         if (status == PANDO_OK && (old == expected || old == mine)) {
             *out = (struct pool_lock){.address = address, .word = mine};
             return PANDO_OK;
         }
+        unknown = status != PANDO_OK;
         if (status != PANDO_OK && status != PANDO_BROKEN)
-            return status;
+            break;
         if (status == PANDO_OK && pool_lock_free(old)) {
             expected = old;
             mine = pool_lock_taken_from(mine, old);
@@ -116,24 +120,32 @@ enum pando_status pool_lock_co(struct pool_session *session, fabric_address addr
         }
         status = pool_lock_backoff_co(session, address, status == PANDO_OK ? old : 0, &backoff);
         if (status != PANDO_OK)
-            return status;
+            break;
     }
+    if (unknown)
+        pool_lock_owe(session, &(struct pool_lock){.address = address, .word = mine});
+    return status;
 }
 
 enum pando_status pool_unlock_co(struct pool_session *session, const struct pool_lock *lock)
 {
     struct fabric_op release =
         fabric_write(fabric_address_offset(lock->address), pool_lock_release(lock), 8);
-    for (;;) {
-        bool applied;
+    for (int i = 0; i < RELEASES_AT_ONCE; i++) {
+        bool applied = false;
         enum pando_status status =
             pool_submit_co(session, fabric_address_node(lock->address), &release, 1);
-        if (status != PANDO_BROKEN)
+        if (status == PANDO_BROKEN)
+            status = pool_resolve_co(session, lock, &applied);
+        else if (status == PANDO_OK)
+            return PANDO_OK;
+        if (status == PANDO_FENCED || status == PANDO_UNKNOWN || applied)
             return status;
-        status = pool_resolve_co(session, lock, &applied);
-        if (status != PANDO_OK || applied)
-            return status;
+        if (status != PANDO_OK)
+            break;
     }
+    pool_lock_owe(session, lock);
+    return PANDO_OK;
 }
 
 enum pando_status pool_resolve_co(struct pool_session *session, const struct pool_lock *lock,

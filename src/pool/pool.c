@@ -268,11 +268,12 @@ void pool_session_close_co(struct pool_session *session)
 {
     struct pool *pool = session->pool;
 
+    pool_owed_settle_co(session);
     session->closing = true;
     rt_waitq_wake_all(&session->wake);
     while (!session->ticker_done)
         rt_yield_co();
-    while (session->fencing > 0)
+    while (session->fencing > 0 || session->owed > 0)
         rt_sleep_co(RT_NS_PER_MS);
     pool_peers_close_co(session);
     for (uint16_t node = 0; node < pool->nodes; node++) {
@@ -288,7 +289,8 @@ void pool_session_close_co(struct pool_session *session)
 
 void pool_session_pause(struct pool_session *session)
 {
-    atomic_store_explicit(&session->paused, true, memory_order_release);
+    if (session->owed == 0)
+        atomic_store_explicit(&session->paused, true, memory_order_release);
 }
 
 void pool_session_resume(struct pool_session *session)

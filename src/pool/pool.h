@@ -121,8 +121,13 @@ static inline const uint64_t *pool_lock_release(const struct pool_lock *lock)
 /* Takes the lock by CAS, backing off between tries. TIMEOUT after ten leases. */
 PANDO_MUST_CHECK enum pando_status pool_lock_co(struct pool_session *session,
                                                 fabric_address address, struct pool_lock *out);
+/* OK also if the node cannot be reached now: the lock then is owed. */
 PANDO_MUST_CHECK enum pando_status pool_unlock_co(struct pool_session *session,
                                                   const struct pool_lock *lock);
+
+/* For who gives up on a lock that may be ours: the list that takes or releases it had an unknown outcome.
+ * Releases it in the background, if it is, as soon as its node can be reached (owed.c). */
+void pool_lock_owe(struct pool_session *session, const struct pool_lock *lock);
 
 /* What to do after a CAS found the lock held by `word` (0: the CAS itself failed), for those who
  * take locks in lists of their own: sleeps a growing, random while. A dead owner is recovered by

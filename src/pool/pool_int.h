@@ -86,6 +86,7 @@ struct pool_session {
     struct pool_peer **peers; /* by member; NULL until the first is called */
     struct fabric_counters former_peers;
     unsigned fencing; /* tasks of recover.c that are still trying */
+    unsigned owed;    /* tasks of owed.c that have a lock to release */
 };
 
 /* pool.c */
@@ -158,6 +159,9 @@ PANDO_MUST_CHECK enum pando_status pool_entry_free_co(struct pool_session *sessi
 PANDO_MUST_CHECK enum pando_status pool_recover_from_co(struct pool_session *session,
                                                         uint16_t member, uint64_t seen,
                                                         uint64_t still_ns);
+
+/* owed.c: waits for what is owed, two leases at the most */
+void pool_owed_settle_co(struct pool_session *session);
 
 /* recover.c: locks of ours that nobody knows of any more, because their CAS had an unknown outcome */
 enum pando_status pool_release_own_locks_co(struct pool_session *session);

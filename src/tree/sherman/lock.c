@@ -68,14 +68,18 @@ static enum pando_status global_lock_co(struct sherman *self, struct sherman_loc
     struct pool_backoff backoff = {.few = self->table->on.hierarchical};
     uint64_t deadline_ns = rt_coarse_ns() + PATIENCE_LEASES * pool_lease_ns(self->table->pool);
 
+    enum pando_status status;
+    bool unknown = false; /* whether it is ours */
+
     lock->global.word = pool_lock_new_word(self->table->pool);
     for (unsigned marks = 0;;) {
         struct attempt attempt = {.marks = marks};
-        enum pando_status status = try_co(self, lock, node, bytes, &attempt);
+        status = try_co(self, lock, node, bytes, &attempt);
         if (status == PANDO_OK && attempt.taken)
             return PANDO_OK;
+        unknown = status != PANDO_OK;
         if ((status != PANDO_OK && status != PANDO_BROKEN) || !self->table->on.locks)
-            return status;
+            break;
         marks = attempt.marks;
         if (attempt.at_once)
             continue;
@@ -88,8 +92,11 @@ static enum pando_status global_lock_co(struct sherman *self, struct sherman_loc
         else
             status = rt_now_ns() > deadline_ns ? PANDO_TIMEOUT : PANDO_OK;
         if (status != PANDO_OK)
-            return status;
+            break;
     }
+    if (unknown)
+        pool_lock_owe(self->base.session, &lock->global);
+    return status;
 }
 
 /* The node's READ alone, with nothing to finish if it fails: then both locks are let go of. */
@@ -180,6 +187,8 @@ enum pando_status sherman_try_lock_co(struct sherman *self, fabric_address node,
             return PANDO_OK;
         if (status == PANDO_OK)
             status = PANDO_BUSY;
+        else
+            pool_lock_owe(self->base.session, &lock->global);
     } else if (status == PANDO_OK && !attempt.taken) {
         status = PANDO_BUSY;
     }
