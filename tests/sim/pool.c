@@ -111,19 +111,24 @@ static enum pando_status side_lock_co(struct pool_session *session, struct side 
     side->lock.word = pool_lock_new_word(pool);
     for (;;) {
         struct fabric_op ops[] = {
-            fabric_cas(fabric_address_offset(side->lock.address), 0, side->lock.word),
+            fabric_cas(fabric_address_offset(side->lock.address), pool_lock_deaths(side->lock.word),
+                       side->lock.word),
             fabric_read(fabric_address_offset(side->address), &side->account,
                         sizeof(side->account)),
         };
         enum pando_status status =
             pool_submit_co(session, fabric_address_node(side->address), ops, 2);
-        bool got = ops[0].old == 0 || ops[0].old == side->lock.word;
+        uint64_t old = ops[0].old;
+        bool got = old == pool_lock_deaths(side->lock.word) || old == side->lock.word;
         if (status == PANDO_OK && (got || world.broken == LOCKING))
             return PANDO_OK;
         if (status != PANDO_OK && status != PANDO_BROKEN)
             return status;
+        bool marked = status == PANDO_OK && pool_lock_free(old); /* somebody died with it */
+        if (marked)
+            side->lock.word = pool_lock_taken_from(side->lock.word, old);
         status = pool_lock_backoff_co(session, side->lock.address,
-                                      status == PANDO_OK ? ops[0].old : 0, &backoff);
+                                      status == PANDO_OK && !marked ? old : 0, &backoff);
         if (status != PANDO_OK)
             return status;
     }
