@@ -2,6 +2,14 @@
  * memnode_redo.c - R16: before a restarted memory node serves anybody, it finishes what intents say
  * about its own memory. A list may have been cut off in the middle by the node's own death; its
  * writer, if it lives, still holds the lock and does the same again, which changes nothing.
+ *
+ * If the lock table was lost, the words of the locks that intents name are put back first. An intent
+ * is cleared before any of its locks is released, so a whole one says that its writer held them when the
+ * node died. Its writer finds out that the table was lost and ends; it is then recovered as if it had
+ * died: the intent redone, also on other nodes, and its locks released. Other locks are free after
+ * the loss. What was under way under them is one list of R18 without an intent, which whoever comes next
+ * may mend, or nothing. (A lock here that is named only by an intent on another node, of a merge, is not
+ * known here and not put back.)
  */
 #include <stdlib.h>
 
@@ -32,6 +40,24 @@ static bool intent_sound(struct memnode *memnode, fabric_address slot, uint8_t *
     return false;
 }
 
+static void restore_lock(struct memnode *memnode, const struct intent_lock *lock)
+{
+    uint64_t offset = fabric_address_offset(lock->address);
+    if (lock->address == 0 || fabric_address_node(lock->address) != memnode->super.node)
+        return;
+    if (offset < FABRIC_DEVICE || offset >= FABRIC_DEVICE + memnode->super.locks * 8 ||
+        offset % 8 != 0 || memnode_word_write(memnode, offset, lock->word) != PANDO_OK)
+        log_error("an intent names a lock outside the lock table", log_hex("lock", lock->address));
+}
+
+/* Puts back the lock words that a whole intent names. */
+static void restore_locks(struct memnode *memnode, const struct intent *intent)
+{
+    restore_lock(memnode, &intent->home);
+    for (uint32_t i = 0; i < intent->lock_count; i++)
+        restore_lock(memnode, &intent->locks[i]);
+}
+
 static unsigned redo_slot(struct memnode *memnode, uint64_t offset, uint8_t *buffer, uint32_t size,
                           struct intent *intent)
 {
@@ -40,7 +66,11 @@ static unsigned redo_slot(struct memnode *memnode, uint64_t offset, uint8_t *buf
 
     if (memnode_word_read(memnode, offset, &header) != PANDO_OK || header == 0 ||
         fabric_self_read(memnode->fabric, offset, buffer, size) != PANDO_OK ||
-        !intent_sound(memnode, slot, buffer, size, intent) || !home_lock_holds(memnode, intent))
+        !intent_sound(memnode, slot, buffer, size, intent))
+        return 0;
+    if (fabric_device_lost(memnode->fabric))
+        restore_locks(memnode, intent);
+    if (!home_lock_holds(memnode, intent))
         return 0;
     for (uint32_t i = 0; i < intent->image_count; i++) {
         const struct intent_image *image = &intent->images[i];

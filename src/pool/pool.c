@@ -240,14 +240,35 @@ static struct pool_session *session_create(struct pool *pool)
     return session;
 }
 
+/* After every connect, before anything else is sent. If a node has lost its lock table, locks that this
+ * member took there are others' now, and what it would write under them must not arrive (R11). Nobody
+ * knows which lists those are, so the member ends: it joins again, and its former life is recovered. */
+static enum pando_status check_life_co(struct pool_session *session, uint16_t node)
+{
+    struct pool *pool = session->pool;
+    uint64_t life;
+    struct fabric_op read = fabric_read(pool->first + offsetof(struct pool_superblock, locks_life),
+                                        &life, sizeof(life));
+    enum pando_status status = fabric_submit_co(session->endpoints[node], &read, 1);
+    if (status != PANDO_OK || life == pool->supers[node].locks_life)
+        return status;
+    log_warn("a memory node has lost its lock table, and this member's locks with it",
+             log_u64("node", node));
+    pool_give_up(pool);
+    return PANDO_FENCED;
+}
+
 enum pando_status pool_session_open_co(struct pool *pool, struct pool_session **out)
 {
     struct pool_session *session = session_create(pool);
     if (session == NULL)
         return PANDO_NO_MEMORY;
     enum pando_status status = PANDO_OK;
-    for (uint16_t node = 0; node < pool->nodes && status == PANDO_OK; node++)
+    for (uint16_t node = 0; node < pool->nodes && status == PANDO_OK; node++) {
         status = pool_connect_co(pool, node, &session->endpoints[node]);
+        if (status == PANDO_OK)
+            status = check_life_co(session, node);
+    }
     if (status == PANDO_OK)
         status = rt_spawn(session->loop, pool_session_ticker_task, session);
     session->ticker_done = status != PANDO_OK;
@@ -330,6 +351,8 @@ enum pando_status pool_reconnect_co(struct pool_session *session, uint16_t node)
     session->breaks += node == 0;
     for (int i = 0; i < RECONNECT_TRIES && !session->closing; i++) {
         status = fabric_reconnect_co(endpoint);
+        if (status == PANDO_OK)
+            status = check_life_co(session, node);
         if (status == PANDO_INVALID)
             status = pool_window_lost(session->pool, node);
         if (own || status == PANDO_OK || status == PANDO_FENCED || status == PANDO_DENIED)

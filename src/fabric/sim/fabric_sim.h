@@ -90,6 +90,10 @@ void fabric_sim_pause(struct fabric *fabric, uint64_t duration_ns);
 PANDO_MUST_CHECK enum pando_status fabric_sim_restart(struct fabric *dead, bool keep,
                                                       struct fabric **out);
 
+/* The on-chip part of a process that has just been restarted with its window kept is lost, as a card's
+ * own memory is. Before it serves anybody. */
+void fabric_sim_lose_device(struct fabric *restarted);
+
 /* Cuts or heals the link between two nodes. Messages wait; endpoints break after break_ns. */
 void fabric_sim_cut(struct fabric_sim *net, uint16_t a, uint16_t b);
 void fabric_sim_heal(struct fabric_sim *net, uint16_t a, uint16_t b);

@@ -309,6 +309,17 @@ enum pando_status fabric_sim_restart(struct fabric *fabric, bool keep, struct fa
     return PANDO_OK;
 }
 
+void fabric_sim_lose_device(struct fabric *restarted)
+{
+    struct process *process = process_of(restarted);
+    struct window *window = &process->machine->window;
+    uint8_t *device = window_at(window, FABRIC_DEVICE, (uint32_t)window->device_bytes);
+    pando_assert(device != NULL);
+    memset(device, 0, window->device_bytes);
+    process->base.device_lost = true;
+    sim_trace(process->net->sim, "lose", process->base.node, process->life, 0);
+}
+
 static struct link_cut *cut_find(const struct fabric_sim *net, uint16_t a, uint16_t b)
 {
     list_for_each (link, &net->cuts) {

@@ -1,0 +1,206 @@
+/*
+ * A memory node whose lock table lies on its card comes back without it (R11, R16). Who held a lock there
+ * must neither write under it any more nor release it, since another may have it; and what it had begun
+ * under an intent is finished before anybody is let in, and stays locked until it is recovered.
+ */
+#include "base/log.h"
+#include "fabric/sim/fabric_sim.h"
+#include "lib/check.h"
+#include "pool/intent.h"
+#include "pool/memnode.h"
+#include "pool/pool.h"
+
+enum { MEMORIES = 2, HOLDER = 0x8000, OTHER = 0x8001, BLOCK_BYTES = 256 };
+
+static const uint64_t LEASE_NS = 10 * RT_NS_PER_MS;
+
+static struct {
+    struct fabric_sim *net;
+    struct fabric *memory[MEMORIES], *clients[2];
+    struct memnode *memnodes[MEMORIES];
+    bool with_intent;
+    fabric_address block;
+    int step; /* 1 locked, 2 lost, 3 locked by the other, 4 the holder has tried */
+    bool done;
+} world;
+
+static void memnode_start(int i)
+{
+    struct memnode_options memnode = {.grace_ns = LEASE_NS, .seed = 7};
+    char error[256];
+    CHECK_OK(memnode_open(world.memory[i], &memnode, &world.memnodes[i], error, sizeof(error)));
+}
+
+static void reach_co(int step)
+{
+    while (world.step < step)
+        rt_sleep_co(10 * RT_NS_PER_US);
+}
+
+static void join_co(struct fabric *fabric, struct pool **pool, struct pool_session **session)
+{
+    struct pool_options options = {.memory_nodes = MEMORIES, .name = "m", .lease_ns = LEASE_NS};
+    char error[256];
+    CHECK_OK(pool_join_co(fabric, &options, pool, error, sizeof(error)));
+    CHECK_OK(pool_session_open_co(*pool, session));
+}
+
+static void leave_co(struct pool *pool, struct pool_session *session)
+{
+    pool_session_close_co(session);
+    pool_leave_co(pool);
+}
+
+static uint64_t word_at(fabric_address address)
+{
+    uint64_t word;
+    CHECK_OK(fabric_self_read(world.memory[1], fabric_address_offset(address), &word, 8));
+    return word;
+}
+
+/* An intent for two words of the block, of which the first is written and the second is not. */
+static void half_change_co(struct pool_session *session, const struct pool_lock *lock)
+{
+    static uint8_t buffer[POOL_INTENT_BYTES];
+    static const uint64_t values[] = {11, 12};
+    struct intent_builder builder;
+    fabric_address slot;
+
+    CHECK_OK(pool_intent_take_co(session, 1, &slot));
+    intent_begin(&builder, buffer, sizeof(buffer), (struct intent_lock){lock->address, lock->word});
+    intent_add_image(&builder, world.block, slice_of(&values[0], 8));
+    intent_add_image(&builder, world.block + 128, slice_of(&values[1], 8));
+    uint32_t bytes = (uint32_t)intent_finish(&builder, pool_id(pool_session_pool(session)), slot);
+    struct fabric_op ops[] = {
+        fabric_write(fabric_address_offset(slot), buffer, bytes),
+        fabric_write(fabric_address_offset(world.block), &values[0], 8),
+    };
+    CHECK_OK(pool_submit_co(session, 1, ops, 2));
+}
+
+static void holder_task(void *arg)
+{
+    struct pool *pool;
+    struct pool_session *session;
+    struct pool_block block;
+    struct pool_lock lock;
+    uint64_t mine = 1111, free_value = 0;
+
+    join_co(arg, &pool, &session);
+    CHECK_OK(pool_alloc_co(session, 1, BLOCK_BYTES, &block));
+    world.block = block.address;
+    CHECK_OK(pool_lock_co(session, pool_lock_for(pool, block.address), &lock));
+    if (world.with_intent)
+        half_change_co(session, &lock);
+    world.step = 1;
+    reach_co(world.with_intent ? 2 : 3);
+    struct fabric_op ops[] = {
+        fabric_write(fabric_address_offset(block.address), &mine, 8),
+        fabric_write(fabric_address_offset(lock.address), &free_value, 8),
+    };
+    /* The first try finds out that the endpoint broke, the next one connects again. */
+    for (int i = 0; i < 3; i++)
+        CHECK(pool_submit_co(session, 1, ops, 2) != PANDO_OK);
+    CHECK(pool_fenced(pool));
+    if (!world.with_intent)
+        world.step = 4;
+    leave_co(pool, session);
+}
+
+/* Takes the lock and must keep it, whatever its former holder does. */
+static void other_plain_co(struct pool *pool, struct pool_session *session)
+{
+    struct pool_lock lock;
+    uint64_t mine = 2222;
+    CHECK_OK(pool_lock_co(session, pool_lock_for(pool, world.block), &lock));
+    struct fabric_op write = fabric_write(fabric_address_offset(world.block), &mine, 8);
+    CHECK_OK(pool_submit_co(session, 1, &write, 1));
+    world.step = 3;
+    reach_co(4);
+    CHECK_EQ_U64(word_at(world.block), mine);
+    CHECK_EQ_U64(word_at(lock.address), lock.word);
+    CHECK_OK(pool_unlock_co(session, &lock));
+}
+
+/* The change is whole; its lock is had when its holder has been recovered. */
+static void other_intent_co(struct pool *pool, struct pool_session *session)
+{
+    struct pool_lock lock;
+    CHECK_EQ_U64(word_at(world.block), 11);
+    CHECK_EQ_U64(word_at(world.block + 128), 12);
+    uint64_t begin_ns = rt_now_ns();
+    CHECK_OK(pool_lock_co(session, pool_lock_for(pool, world.block), &lock));
+    CHECK(rt_now_ns() - begin_ns > LEASE_NS / 2);
+    CHECK_EQ_U64(word_at(world.block), 11);
+    CHECK_EQ_U64(word_at(world.block + 128), 12);
+    CHECK_OK(pool_unlock_co(session, &lock));
+}
+
+static void other_task(void *arg)
+{
+    struct pool *pool;
+    struct pool_session *session;
+    reach_co(2);
+    join_co(arg, &pool, &session);
+    if (world.with_intent)
+        other_intent_co(pool, session);
+    else
+        other_plain_co(pool, session);
+    world.done = true;
+    leave_co(pool, session);
+}
+
+static void loser_task(void *arg)
+{
+    (void)arg;
+    reach_co(1);
+    fabric_sim_kill(world.memory[1]);
+    rt_sleep_co(RT_NS_PER_MS);
+    memnode_close(world.memnodes[1]);
+    CHECK_OK(fabric_sim_restart(world.memory[1], true, &world.memory[1]));
+    fabric_sim_lose_device(world.memory[1]);
+    memnode_start(1);
+    world.step = 2;
+}
+
+static void run(bool with_intent)
+{
+    struct fabric_sim_options options = {.seed = 1, .model = sim_nic_model("cx5")};
+    memset(&world, 0, sizeof(world));
+    world.with_intent = with_intent;
+    world.net = fabric_sim_create(&options);
+    for (uint16_t i = 0; i < MEMORIES; i++) {
+        struct fabric_sim_node_options node = {.node = i,
+                                               .target = FABRIC_MEMORY,
+                                               .host_bytes = 80 << 20,
+                                               .device_bytes = MEMNODE_DEVICE_BYTES,
+                                               .threads = 1};
+        CHECK_OK(fabric_sim_add(world.net, &node, &world.memory[i]));
+        memnode_start(i);
+    }
+    for (uint16_t i = 0; i < 2; i++) {
+        struct fabric_sim_node_options node = {.node = (uint16_t)(HOLDER + i),
+                                               .target = FABRIC_COMPUTE,
+                                               .host_bytes = 1 << 20,
+                                               .threads = 1};
+        CHECK_OK(fabric_sim_add(world.net, &node, &world.clients[i]));
+    }
+    CHECK_OK(rt_spawn(fabric_sim_loop(world.clients[0], 0), holder_task, world.clients[0]));
+    CHECK_OK(rt_spawn(fabric_sim_loop(world.clients[1], 0), other_task, world.clients[1]));
+    CHECK_OK(rt_spawn(fabric_sim_loop(world.memory[0], 0), loser_task, NULL));
+    CHECK(sim_run(fabric_sim_world(world.net), 20 * RT_NS_PER_S) == SIM_QUIET);
+    CHECK(world.done);
+    fabric_sim_destroy(world.net);
+    for (int i = 0; i < MEMORIES; i++)
+        memnode_close(world.memnodes[i]);
+}
+
+int main(int argc, char **argv)
+{
+    log_set_level(LOG_LEVEL_ERROR);
+    if (argc < 2 || strcmp(argv[1], "plain") == 0)
+        run(false);
+    if (argc < 2 || strcmp(argv[1], "intent") == 0)
+        run(true);
+    return 0;
+}
