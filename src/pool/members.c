@@ -305,12 +305,13 @@ static void recover_co(struct monitor *monitor, uint16_t member)
 {
     struct pool *pool = monitor->pool;
     struct watch *watch = &monitor->watches[member];
-    uint64_t still_ns = monitor->sent_ns - watch->since_ns;
+    uint64_t still_ns = monitor->sent_ns > watch->since_ns ? monitor->sent_ns - watch->since_ns : 0;
     enum pando_status status = pool_recover_from_co(pool->own, member, watch->word, still_ns);
 
     if (status == PANDO_OK)
         atomic_fetch_add(&pool->departures, 1);
-    if (status != PANDO_OK && status != PANDO_NOT_FOUND && status != PANDO_BUSY)
+    if (status != PANDO_OK && status != PANDO_NOT_FOUND && status != PANDO_BUSY &&
+        status != PANDO_AGAIN)
         log_warn("cannot recover a dead member", log_u64("member", member),
                  log_status("status", status));
     watch->again_ns = rt_now_ns() + pool->lease_ns / LOOKS_PER_LEASE; /* not again at once */
@@ -325,7 +326,8 @@ static void look_at_co(struct monitor *monitor, uint16_t member, uint64_t now_ns
     if (word != watch->word) {
         struct pool_heartbeat former = pool_heartbeat_unpack(watch->word);
         /* Also at the first look: it may have been here before. */
-        if (former.incarnation != beat.incarnation || beat.state == POOL_FREE)
+        if (former.incarnation != beat.incarnation || beat.state == POOL_FREE ||
+            pool_heartbeat_partial(&former) != pool_heartbeat_partial(&beat))
             atomic_fetch_add(&monitor->pool->departures, 1);
         uint64_t lease_ns = former.incarnation == beat.incarnation && former.state == beat.state
                                 ? watch->lease_ns

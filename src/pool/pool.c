@@ -343,6 +343,9 @@ enum pando_status pool_reconnect_co(struct pool_session *session, uint16_t node)
     /* One task reconnects, the others of this loop wait for it. */
     while (session->reconnecting[node])
         rt_sleep_co(wait_ns < RECONNECT_PAUSE_NS ? wait_ns : RECONNECT_PAUSE_NS);
+    if (pool_node_avoided(session->pool, node) && session != session->pool->own &&
+        pool_partial_check_co(session, node) != PANDO_OK)
+        return PANDO_BROKEN;
     if (!fabric_broken(endpoint))
         return PANDO_OK;
     if (pool_fenced(session->pool))
@@ -376,7 +379,7 @@ enum pando_status pool_submit_co(struct pool_session *session, uint16_t node, st
     /* Also one that gave itself up: whoever recovers it must find things as they are now. */
     if (pool_fenced(session->pool))
         return PANDO_FENCED;
-    if (fabric_broken(session->endpoints[node])) {
+    if (fabric_broken(session->endpoints[node]) || pool_node_avoided(session->pool, node)) {
         enum pando_status status = pool_reconnect_co(session, node);
         if (status != PANDO_OK)
             return status;

@@ -378,6 +378,14 @@ PANDO_MUST_CHECK enum pando_status pool_members_co(struct pool_session *session,
 PANDO_MUST_CHECK enum pando_status pool_heartbeat_co(struct pool_session *session, uint16_t member,
                                                      struct pool_heartbeat *out);
 
+/* Before this process works on what it has taken over, or was given, or found without an owner: finds out
+ * which memory nodes must be kept off for now, because a dead member's recovery has not come to them yet
+ * (partial.c). They answer BROKEN until it has. */
+PANDO_MUST_CHECK enum pando_status pool_partial_begin_co(struct pool_session *session);
+
+/* Whether a node is none of those, for who posts lists without pool_submit_co. Any thread. */
+bool pool_node_usable(const struct pool *pool, uint16_t node);
+
 /* Declares a member dead and recovers it; the monitor does that by itself. NOT_FOUND: it is not
  * there in that incarnation. BROKEN, UNSUPPORTED: it cannot be fenced, so nothing was taken over.
  */

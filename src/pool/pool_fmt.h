@@ -25,14 +25,15 @@
  *
  * heartbeat word: state 8, incarnation 16, counter 40 (from the high end)
  *   0 free, 1 joining, 2 alive, 3 fenced: being recovered; the counter then is the recoverer's
- *   member 10, its incarnation 16, and a count 14 that goes on while it works
+ *   member 10, its incarnation 16, partial 1 (partial.c), and a count 13 that goes on while it works
  *
  * member record
  *    0  8  lease, ns      8  2  node id of its window   10  6  zero
  *   16 64  name (host and process), NUL-terminated
  *   80 96  location of its window, NUL-terminated
  *  176  8  drops seen: bit 63 says that it keeps this word, the rest is the latest count of drops
- *          whose tables it does not use any more            184  8  zero
+ *          whose tables it does not use any more            184  8  missing: of a partial
+ *          recovery, a bit for each memory node (0 to 63) that it has not come to yet
  *
  * directory entry
  *    0  8  state: 0 free, 1 live, 2 being dropped; with 2 also who drops it: member 16 at bit 16,
@@ -121,7 +122,7 @@ struct pool_record {
     char name[POOL_NAME_MAX];
     char location[FABRIC_LOCATION_MAX];
     uint64_t drops_seen;
-    uint8_t reserved[8];
+    uint64_t missing;
 };
 _Static_assert(sizeof(struct pool_record) == POOL_RECORD_BYTES, "format");
 
@@ -188,7 +189,15 @@ static inline struct pool_heartbeat pool_heartbeat_unpack(uint64_t word)
 static inline uint64_t pool_recoverer_pack(struct fabric_identity recoverer, uint64_t progress)
 {
     return (uint64_t)recoverer.member << 30 | (uint64_t)recoverer.incarnation << 14 |
-           (progress & 0x3fff);
+           (progress & 0x1fff);
+}
+
+#define POOL_RECOVERY_PARTIAL ((uint64_t)1 << 13) /* in the counter of a fenced member */
+
+/* A dead member that is fenced, and whose intents are redone, at all nodes but those that are missing. */
+static inline bool pool_heartbeat_partial(const struct pool_heartbeat *beat)
+{
+    return beat->state == POOL_FENCED && (beat->counter & POOL_RECOVERY_PARTIAL) != 0;
 }
 
 static inline struct fabric_identity pool_recoverer(const struct pool_heartbeat *beat)

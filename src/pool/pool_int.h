@@ -30,6 +30,8 @@ struct pool {
     atomic_bool fenced;
     atomic_uint acquisitions;
     _Atomic uint64_t recoveries, departures;
+    _Atomic uint64_t avoided;          /* memory nodes that may not be used now; partial.c */
+    _Atomic uint64_t avoided_until_ns; /* not looked whether they may be again before */
 
     /* On the loop that joined. */
     struct pool_session *own; /* the member tasks' session */
@@ -159,6 +161,17 @@ PANDO_MUST_CHECK enum pando_status pool_entry_free_co(struct pool_session *sessi
 PANDO_MUST_CHECK enum pando_status pool_recover_from_co(struct pool_session *session,
                                                         uint16_t member, uint64_t seen,
                                                         uint64_t still_ns);
+
+/* partial.c: a node that is not to be used for now */
+static inline bool pool_node_avoided(const struct pool *pool, uint16_t node)
+{
+    uint64_t avoided = atomic_load_explicit(&pool->avoided, memory_order_acquire);
+    return avoided != 0 && node < 64 && (avoided >> node & 1) != 0;
+}
+
+/* Looks whether it may be again: OK or BROKEN. */
+PANDO_MUST_CHECK enum pando_status pool_partial_check_co(struct pool_session *session,
+                                                         uint16_t node);
 
 /* owed.c: waits for what is owed, two leases at the most */
 void pool_owed_settle_co(struct pool_session *session);

@@ -17,6 +17,14 @@
  * never let in again, so fencing it early does no harm, whoever recovers it. After step 2 nothing of the
  * dead one or of its recoverers arrives any more, so what the later steps read does not change under
  * them but by us.
+ *
+ * A memory node other than that of the heartbeats that does not answer holds up steps 4 to 6, but not
+ * steps 2 and 3 elsewhere: the heartbeat then says that the recovery is partial, and the record which
+ * nodes are missing (partial.c has what others may rely on). An intent that names a missing node is left
+ * alone, and so are all locks: an intent on that node may name any of them. The recovery is tried again
+ * until all nodes answer. A death of the recoverer before that word leaves a recovery as any other; after
+ * it, the next one keeps the word partial, and leaves out of the missing nodes only those to which it has
+ * come itself or a former one had.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -29,13 +37,14 @@
 #include "pool/pool_int.h"
 
 /* An intent is read whole. */
-enum { PIECE_BYTES = POOL_INTENT_BYTES, HEADERS_PER_LIST = 128 };
+enum { PIECE_BYTES = POOL_INTENT_BYTES, HEADERS_PER_LIST = 128, ABSENT_MAX = 64 };
 
 struct recovery {
     struct pool_session *session;
     struct pool *pool;
     struct fabric_identity dead;
     uint64_t word;   /* the heartbeat word as we last wrote it */
+    uint64_t absent; /* memory nodes that do not answer now */
     uint8_t *buffer; /* PIECE_BYTES */
     struct intent *intent;
 };
@@ -83,8 +92,9 @@ static enum pando_status claim_co(struct recovery *recovery, uint64_t seen)
     if (status != PANDO_OK || !dead)
         return status == PANDO_OK ? PANDO_BUSY : status;
     uint64_t progress = beat.state == POOL_FENCED ? beat.counter + 1 : 0;
+    uint64_t partial = pool_heartbeat_partial(&beat) ? POOL_RECOVERY_PARTIAL : 0;
     beat.state = POOL_FENCED;
-    beat.counter = pool_recoverer_pack(recovery->pool->identity, progress);
+    beat.counter = pool_recoverer_pack(recovery->pool->identity, progress) | partial;
     recovery->word = pool_heartbeat_pack(beat);
     status = pool_word_cas_co(recovery->session, at, seen, recovery->word, &old);
     if (status == PANDO_OK && old != seen)
@@ -98,9 +108,11 @@ static enum pando_status count_on_co(struct recovery *recovery, enum pool_member
     struct pool_heartbeat beat = pool_heartbeat_unpack(recovery->word);
     uint64_t old;
 
+    uint64_t partial = beat.counter & POOL_RECOVERY_PARTIAL;
     beat.state = state;
-    beat.counter =
-        state == POOL_FREE ? 0 : pool_recoverer_pack(recovery->pool->identity, beat.counter + 1);
+    beat.counter = state == POOL_FREE
+                       ? 0
+                       : pool_recoverer_pack(recovery->pool->identity, beat.counter + 1) | partial;
     uint64_t word = pool_heartbeat_pack(beat);
     enum pando_status status = pool_word_cas_co(
         recovery->session, pool_heartbeat_address(recovery->pool, recovery->dead.member),
@@ -222,19 +234,31 @@ static enum pando_status fence_windows_co(struct recovery *recovery)
 
 /* Fences everybody that is being recovered, at every memory node: the dead one, and with it all its former
  * recoverers that are not gone, however many there were. */
-static enum pando_status fence_nodes_co(struct recovery *recovery, const uint64_t *beats)
+static enum pando_status fence_node_co(struct recovery *recovery, uint16_t node,
+                                       const uint64_t *beats)
 {
-    enum pando_status status = PANDO_OK;
-    for (uint16_t node = 0; node < recovery->pool->nodes && status == PANDO_OK; node++) {
-        status = pool_reconnect_co(recovery->session, node);
-        for (uint16_t member = 1; member < POOL_MEMBERS && status == PANDO_OK; member++) {
-            struct pool_heartbeat beat = pool_heartbeat_unpack(beats[member]);
-            struct fabric_identity who = {.member = member, .incarnation = beat.incarnation};
-            if (beat.state == POOL_FENCED && !is_self(recovery, who))
-                status = fabric_fence_co(pool_endpoint(recovery->session, node), who);
-        }
+    enum pando_status status = pool_reconnect_co(recovery->session, node);
+    for (uint16_t member = 1; member < POOL_MEMBERS && status == PANDO_OK; member++) {
+        struct pool_heartbeat beat = pool_heartbeat_unpack(beats[member]);
+        struct fabric_identity who = {.member = member, .incarnation = beat.incarnation};
+        if (beat.state == POOL_FENCED && !is_self(recovery, who))
+            status = fabric_fence_co(pool_endpoint(recovery->session, node), who);
     }
     return status;
+}
+
+/* A node that does not answer is done without, if the heartbeats are not there. */
+static enum pando_status fence_nodes_co(struct recovery *recovery, const uint64_t *beats)
+{
+    for (uint16_t node = 0; node < recovery->pool->nodes; node++) {
+        enum pando_status status = fence_node_co(recovery, node, beats);
+        bool silent = status == PANDO_BROKEN || status == PANDO_TIMEOUT;
+        if (status != PANDO_OK && (!silent || node == 0 || node >= ABSENT_MAX))
+            return status;
+        if (status != PANDO_OK)
+            recovery->absent |= (uint64_t)1 << node;
+    }
+    return PANDO_OK;
 }
 
 static enum pando_status fence_co(struct recovery *recovery)
@@ -284,6 +308,23 @@ static enum pando_status redo_co(struct recovery *recovery, fabric_address slot)
     return status;
 }
 
+static bool answers(const struct recovery *recovery, fabric_address address)
+{
+    uint16_t node = fabric_address_node(address);
+    return node >= ABSENT_MAX || (recovery->absent >> node & 1) == 0;
+}
+
+/* Whether all that an intent names can be reached. If not it is left as it is, with its locks. */
+static bool reachable(const struct recovery *recovery, const struct intent *intent)
+{
+    bool all = answers(recovery, intent->home.address);
+    for (uint32_t i = 0; i < intent->lock_count; i++)
+        all = all && answers(recovery, intent->locks[i].address);
+    for (uint32_t i = 0; i < intent->image_count; i++)
+        all = all && answers(recovery, intent->images[i].address);
+    return all;
+}
+
 static enum pando_status redo_slot_co(struct recovery *recovery, fabric_address slot,
                                       uint32_t slot_bytes)
 {
@@ -294,7 +335,8 @@ static enum pando_status redo_slot_co(struct recovery *recovery, fabric_address 
     if (status != PANDO_OK ||
         !intent_read(recovery->intent, recovery->pool->id, slot, recovery->buffer, slot_bytes))
         return status; /* torn: nothing behind it was written */
-    if (!not_later(pool_lock_owner(recovery->intent->home.word), recovery->dead))
+    if (!not_later(pool_lock_owner(recovery->intent->home.word), recovery->dead) ||
+        !reachable(recovery, recovery->intent))
         return PANDO_OK;
     if (recovery->intent->home.address == 0)
         return redo_co(recovery, slot); /* of what nobody else writes: there, so not all was done */
@@ -416,11 +458,47 @@ static enum pando_status every_node_co(struct recovery *recovery, node_step step
 {
     enum pando_status status = PANDO_OK;
     for (uint16_t node = 0; node < recovery->pool->nodes && status == PANDO_OK; node++) {
+        if (!answers(recovery, fabric_address_make(node, 0)))
+            continue;
         status = step(recovery, node);
         if (status == PANDO_OK)
             status = count_on_co(recovery, POOL_FENCED);
     }
     return status;
+}
+
+/* Says at which nodes the dead one is not fenced yet: those that no recoverer has come to. The rest may be
+ * taken over. Never OK: what is left has to wait. */
+static enum pando_status stop_halfway_co(struct recovery *recovery)
+{
+    struct pool *pool = recovery->pool;
+    struct pool_heartbeat beat = pool_heartbeat_unpack(recovery->word);
+    fabric_address at =
+        pool_record_address(pool, recovery->dead.member) + offsetof(struct pool_record, missing);
+    uint64_t missing = UINT64_MAX;
+    bool first = !pool_heartbeat_partial(&beat);
+    enum pando_status status =
+        first ? PANDO_OK : pool_word_read_co(recovery->session, at, &missing);
+    if (status != PANDO_OK)
+        return status;
+    missing &= recovery->absent;
+    beat.counter |= POOL_RECOVERY_PARTIAL;
+    uint64_t word = pool_heartbeat_pack(beat);
+    /* WRITE before CAS: whoever sees that it is partial sees what is missing. */
+    struct fabric_op ops[] = {
+        fabric_write(fabric_address_offset(at), &missing, sizeof(missing)),
+        fabric_cas(fabric_address_offset(pool_heartbeat_address(pool, recovery->dead.member)),
+                   recovery->word, word),
+    };
+    status = pool_submit_co(recovery->session, 0, ops, 2);
+    if (status != PANDO_OK || ops[1].old != recovery->word)
+        return status == PANDO_OK ? PANDO_NOT_FOUND : status;
+    if (first) {
+        atomic_fetch_add(&pool->departures, 1);
+        log_warn("a dead member is recovered in part: memory nodes do not answer",
+                 log_u64("member", recovery->dead.member), log_hex("nodes", missing));
+    }
+    return PANDO_AGAIN;
 }
 
 static enum pando_status recover_steps_co(struct recovery *recovery)
@@ -432,6 +510,8 @@ static enum pando_status recover_steps_co(struct recovery *recovery)
         status = every_node_co(recovery, release_locks_co);
     if (status == PANDO_OK)
         status = every_node_co(recovery, redo_node_co);
+    if (status == PANDO_OK && recovery->absent != 0)
+        return stop_halfway_co(recovery);
     if (status == PANDO_OK)
         status = every_node_co(recovery, release_locks_co);
     if (status == PANDO_OK)
@@ -447,12 +527,14 @@ enum pando_status pool_recover_from_co(struct pool_session *session, uint16_t me
     struct fabric_identity dead = {.member = member,
                                    .incarnation = pool_heartbeat_unpack(seen).incarnation};
     struct recovery recovery = {.session = session, .pool = session->pool, .dead = dead};
+    struct pool_heartbeat beat = pool_heartbeat_unpack(seen);
     enum pando_status status = claim_co(&recovery, seen);
     if (status != PANDO_OK)
         return status;
-    log_info("recovering a dead member", log_u64("member", dead.member),
-             log_u64("incarnation", dead.incarnation),
-             log_u64("still_ms", still_ns / RT_NS_PER_MS));
+    if (beat.state != POOL_FENCED || !is_self(&recovery, pool_recoverer(&beat)))
+        log_info("recovering a dead member", log_u64("member", dead.member),
+                 log_u64("incarnation", dead.incarnation),
+                 log_u64("still_ms", still_ns / RT_NS_PER_MS));
     recovery.buffer = malloc(PIECE_BYTES);
     recovery.intent = malloc(sizeof(*recovery.intent));
     status = recovery.buffer == NULL || recovery.intent == NULL ? PANDO_NO_MEMORY

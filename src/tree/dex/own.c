@@ -69,8 +69,9 @@ enum pando_status dex_gone_co(struct dex *self, uint64_t member, bool *gone)
     struct pool_heartbeat beat;
     struct fabric_identity identity = map_identity(member);
     enum pando_status status = pool_heartbeat_co(self->base.session, identity.member, &beat);
-    *gone =
-        status == PANDO_OK && (beat.state == POOL_FREE || beat.incarnation != identity.incarnation);
+    *gone = status == PANDO_OK &&
+            (beat.state == POOL_FREE || beat.incarnation != identity.incarnation ||
+             pool_heartbeat_partial(&beat));
     return status;
 }
 
@@ -209,7 +210,9 @@ bool dex_log_named(const struct dex_table *table, const struct map *map)
 
 enum pando_status dex_adopt_co(struct dex *self, struct map *map)
 {
-    enum pando_status status = refresh_root_co(self, map->epoch);
+    enum pando_status status = pool_partial_begin_co(self->base.session);
+    if (status == PANDO_OK)
+        status = refresh_root_co(self, map->epoch);
     /* Before the first record; a log that a map names and that is not kept has nothing in it. */
     if (status == PANDO_OK && dex_log_named(self->table, map))
         status = dex_log_keep_co(self->table->log, self->base.session, true);

@@ -167,7 +167,10 @@ void dex_prefetch_co(struct dex *self, const struct dex_guard *guard, const stru
         leaf->op =
             fabric_read(fabric_address_offset(leaf->address), leaf->page, table->layout.page_bytes);
         leaf->list = (struct fabric_list){.ops = &leaf->op, .count = 1};
-        fabric_post(pool_endpoint(self->base.session, node), &leaf->list);
+        if (pool_node_usable(table->pool, node))
+            fabric_post(pool_endpoint(self->base.session, node), &leaf->list);
+        else
+            leaf->list.status = PANDO_BROKEN; /* the scan finds out when it comes to it */
     }
     for (unsigned i = 0; i < fetch.count; i++)
         finish(&fetch, &fetch.leaves[i], fabric_wait_co(&fetch.leaves[i].list));
