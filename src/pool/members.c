@@ -241,7 +241,7 @@ static uint64_t patience_ns(const struct pool *pool, uint64_t lease_ns)
 {
     if (pool_broken.lease)
         return lease_ns / 4;
-    return lease_ns + lease_ns / 1000000 * pool->drift_ppm + lease_ns / 4;
+    return lease_ns + lease_ns / 1000000 * pool->drift_ppm + lease_ns / 8;
 }
 
 /* False: it cannot be read now, and a guess could be too short. */

@@ -43,9 +43,10 @@ struct recovery {
     struct pool_session *session;
     struct pool *pool;
     struct fabric_identity dead;
-    uint64_t word;   /* the heartbeat word as we last wrote it */
-    uint64_t absent; /* memory nodes that do not answer now */
-    uint8_t *buffer; /* PIECE_BYTES */
+    uint64_t word;                              /* the heartbeat word as we last wrote it */
+    uint64_t absent;                            /* memory nodes that do not answer now */
+    uint64_t fenced_ns, redone_ns, released_ns; /* when these steps were done */
+    uint8_t *buffer;                            /* PIECE_BYTES */
     struct intent *intent;
 };
 
@@ -521,6 +522,19 @@ static enum pando_status recover_steps_co(struct recovery *recovery)
     return status;
 }
 
+/* Where the time went, for whoever wonders why a take-over took so long. */
+static void log_recovered(const struct recovery *recovery, uint64_t begin_ns)
+{
+    uint64_t now_ns = rt_now_ns();
+    log_info("recovered a dead member", log_u64("member", recovery->dead.member),
+             log_u64("incarnation", recovery->dead.incarnation),
+             log_u64("recovery_ms", (now_ns - begin_ns) / RT_NS_PER_MS),
+             log_u64("fence_ms", (recovery->fenced_ns - begin_ns) / RT_NS_PER_MS),
+             log_u64("intents_ms", (recovery->redone_ns - recovery->fenced_ns) / RT_NS_PER_MS),
+             log_u64("locks_ms", (recovery->released_ns - recovery->redone_ns) / RT_NS_PER_MS),
+             log_u64("sweep_ms", (now_ns - recovery->released_ns) / RT_NS_PER_MS));
+}
+
 enum pando_status pool_recover_from_co(struct pool_session *session, uint16_t member, uint64_t seen,
                                        uint64_t still_ns)
 {
@@ -535,14 +549,17 @@ enum pando_status pool_recover_from_co(struct pool_session *session, uint16_t me
         log_info("recovering a dead member", log_u64("member", dead.member),
                  log_u64("incarnation", dead.incarnation),
                  log_u64("still_ms", still_ns / RT_NS_PER_MS));
+    uint64_t begin_ns = rt_now_ns();
     recovery.buffer = malloc(PIECE_BYTES);
     recovery.intent = malloc(sizeof(*recovery.intent));
     status = recovery.buffer == NULL || recovery.intent == NULL ? PANDO_NO_MEMORY
                                                                 : recover_steps_co(&recovery);
     free(recovery.buffer);
     free(recovery.intent);
-    if (status == PANDO_OK)
+    if (status == PANDO_OK) {
         atomic_fetch_add(&session->pool->recoveries, 1);
+        log_recovered(&recovery, begin_ns);
+    }
     return status;
 }
 

@@ -156,6 +156,7 @@ static enum pando_status replay_co(struct dex *self, fabric_address log, uint64_
 {
     struct replay replay = {.self = self, .scratch = dex_scratch_take(self)};
     enum pando_status status = PANDO_OK;
+    uint64_t begin_ns = rt_now_ns();
     bool kept = false;
 
     if (replay.scratch == NULL)
@@ -166,11 +167,15 @@ static enum pando_status replay_co(struct dex *self, fabric_address log, uint64_
         status =
             dex_log_replay_co(self->base.session, self->table->id, log, replay_record_co, &replay);
     dex_scratch_give(self, replay.scratch);
+    uint64_t replayed_ns = rt_now_ns();
     if (status == PANDO_OK)
         status = dex_flush_co(self, NULL);
     log_info("replayed a dead owner's log", log_u64("table", self->table->id),
              log_u64("kept", kept), log_u64("records", replay.records),
-             log_u64("applied", replay.applied), log_status("status", status));
+             log_u64("applied", replay.applied),
+             log_u64("replay_ms", (replayed_ns - begin_ns) / RT_NS_PER_MS),
+             log_u64("flush_ms", (rt_now_ns() - replayed_ns) / RT_NS_PER_MS),
+             log_status("status", status));
     return status;
 }
 
