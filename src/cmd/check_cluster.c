@@ -23,7 +23,6 @@ enum {
     CACHE_BYTES = 4096,
     LONGEST_PAUSE_LEASES = 5, /* beyond its lease; at eight a process ends itself */
     INTERMISSION_SEEDS = 8,   /* one in so many has one */
-    STALLS_SEEDS = 4,         /* in one of so many a thread that loses a race loses it by far */
     SLOW_OPS = 200,           /* at most, where values are large or many operations fail */
     BLOB_KEYS = 24,           /* at most, where values are large */
 };
@@ -32,6 +31,7 @@ static const uint64_t COMPUTE_BYTES = 1 << 20;
 static const uint64_t JANITOR_NS = 30 * RT_NS_PER_US; /* as long as faults may begin */
 static const uint64_t JANITOR_LATE_NS = RT_NS_PER_MS;
 static const uint64_t FAULTS_WITHIN_NS = 2 * CHECK_LEASE_NS;
+static const double STALLS = 0.2;
 static const uint64_t STALL_NS = 2 * RT_NS_PER_MS;
 
 void check_violate(struct cluster *cluster, const char *format, ...)
@@ -202,7 +202,8 @@ static void build(struct cluster *cluster)
                   .no_fencing = options->no_fencing},
         .shuffle = true,
         .race_probability = 0.05,
-        .race_delay_ns = options->seed % STALLS_SEEDS == 2 ? STALL_NS : 0,
+        .stall_probability = STALLS,
+        .stall_ns = STALL_NS,
     };
     cluster->net = fabric_sim_create(&network);
     pando_assert(cluster->net != NULL);

@@ -147,6 +147,7 @@ static const struct rt_driver real_driver = {
     .offload_co = rt_offload_real_co,
     .charge = real_charge,
     .race_point = real_race_point,
+    .stall_point = real_race_point,
 };
 
 static void wake_ready(struct rt_fd *self, uint32_t events)

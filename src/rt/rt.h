@@ -173,6 +173,10 @@ void rt_charge(enum rt_cost cost);
 /* Where another thread could run in between: the simulator may let it. */
 void rt_race_point(void);
 
+/* The same between two steps of a rare change, where a thread that stands still for long does the most
+ * harm. */
+void rt_stall_point(void);
+
 /* ---- timers ---------------------------------------------------------------------------------- */
 
 /* `fire` runs on the loop, not on a task. The timer is disarmed before, so that it may arm itself.

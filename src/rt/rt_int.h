@@ -64,6 +64,7 @@ struct rt_driver {
     enum pando_status (*offload_co)(struct rt_loop *loop, rt_fn fn, void *arg);
     void (*charge)(struct rt_loop *loop, enum rt_cost cost);
     void (*race_point)(struct rt_loop *loop);
+    void (*stall_point)(struct rt_loop *loop);
 };
 
 /* The part of a loop that both kinds have. */

@@ -251,6 +251,13 @@ void rt_race_point(void)
         loop->driver->race_point(loop);
 }
 
+void rt_stall_point(void)
+{
+    struct rt_loop *loop = rt_current_loop;
+    if (loop != NULL && loop->simulated && loop->current != NULL)
+        loop->driver->stall_point(loop);
+}
+
 enum pando_status rt_offload_co(rt_fn fn, void *arg)
 {
     return rt_current_loop->driver->offload_co(rt_current_loop, fn, arg);

@@ -34,10 +34,11 @@ struct fabric_sim_options {
     uint64_t seed;
     const struct sim_nic_model *model; /* costs of CPUs are taken from it too */
     struct fabric_sim_chaos chaos;
-    bool shuffle;            /* see rt/sim: random choice among runnable tasks */
-    double race_probability; /* see rt/sim */
-    uint64_t race_delay_ns;  /* likewise; 0 for chaos.spread_ns */
-    uint64_t break_ns;       /* until an unreachable peer breaks an endpoint; 0 for 100 us */
+    bool shuffle;             /* see rt/sim: random choice among runnable tasks */
+    double race_probability;  /* see rt/sim */
+    double stall_probability; /* likewise */
+    uint64_t stall_ns;
+    uint64_t break_ns; /* until an unreachable peer breaks an endpoint; 0 for 100 us */
 };
 
 /* The network and its world; NULL when memory is gone. */

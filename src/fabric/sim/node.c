@@ -19,8 +19,9 @@ struct fabric_sim *fabric_sim_create(const struct fabric_sim_options *options)
         .seed = options->seed,
         .shuffle = options->shuffle,
         .race_probability = options->race_probability,
-        .race_delay_ns =
-            options->race_delay_ns != 0 ? options->race_delay_ns : options->chaos.spread_ns,
+        .race_delay_ns = options->chaos.spread_ns,
+        .stall_probability = options->stall_probability,
+        .stall_ns = options->stall_ns,
     };
     memcpy(world.costs, options->model->costs, sizeof(world.costs));
     net->options = *options;

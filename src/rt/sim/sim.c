@@ -160,16 +160,27 @@ static void driver_charge(struct rt_loop *base, enum rt_cost cost)
     loop->local_ns += sim->options.costs[cost];
 }
 
-static void driver_race_point(struct rt_loop *base)
+static void stand_still(struct rt_loop *base, double probability, uint64_t most_ns)
 {
     struct sim_loop *loop = sim_loop(base);
     struct sim *sim = loop->node->sim;
-    if (sim->options.race_probability == 0 ||
-        !prng_chance(&sim->prng, sim->options.race_probability))
+    if (probability == 0 || !prng_chance(&sim->prng, probability))
         return;
     loop->stalled = base->current;
-    loop->local_ns += prng_below(&sim->prng, sim->options.race_delay_ns + 1);
+    loop->local_ns += prng_below(&sim->prng, most_ns + 1);
     rt_suspend(base);
+}
+
+static void driver_race_point(struct rt_loop *base)
+{
+    const struct sim_options *options = &sim_loop(base)->node->sim->options;
+    stand_still(base, options->race_probability, options->race_delay_ns);
+}
+
+static void driver_stall_point(struct rt_loop *base)
+{
+    const struct sim_options *options = &sim_loop(base)->node->sim->options;
+    stand_still(base, options->stall_probability, options->stall_ns);
 }
 
 static const struct rt_driver sim_driver = {
@@ -184,6 +195,7 @@ static const struct rt_driver sim_driver = {
     .offload_co = driver_offload_co,
     .charge = driver_charge,
     .race_point = driver_race_point,
+    .stall_point = driver_stall_point,
 };
 
 /* ---- building a world -------------------------------------------------------------------------

@@ -23,9 +23,11 @@ struct sim_node;
 
 struct sim_options {
     uint64_t seed;
-    bool shuffle;                  /* choose among runnable tasks, and delay them, at random */
-    double race_probability;       /* of a switch to another thread at a race point */
-    uint64_t race_delay_ns;        /* the most such a switch takes */
+    bool shuffle;             /* choose among runnable tasks, and delay them, at random */
+    double race_probability;  /* of a switch to another thread at a race point */
+    uint64_t race_delay_ns;   /* the most such a switch takes */
+    double stall_probability; /* the same of stall points */
+    uint64_t stall_ns;
     uint64_t costs[RT_COST_COUNT]; /* ns charged for each kind of work */
 };
 

@@ -163,7 +163,7 @@ enum pando_status sherman_rewrite_co(struct sherman *self, struct sherman_lock *
         return status;
     sherman_count(&self->table->splits);
     index_cache_drop(self->table->cache, 1, middle);
-    rt_race_point();
+    rt_stall_point();
     /* The pair is stored; whether the parent could be told is nobody's concern but the next
      * reader's. */
     status = sherman_adopt_co(self, 1, middle, block.address);
