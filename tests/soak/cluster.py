@@ -20,6 +20,7 @@ END_S = 120  # until one that got SIGTERM has ended
 COMMAND_S = 180
 RSS_MAX_BYTES = 1 << 30
 TAIL_LINES = 12
+NOT_NOW = ("pool is full", "timed out")  # why a server may refuse to start, for a while
 
 
 class SoakError(Exception):
@@ -62,7 +63,7 @@ class Cluster:
                                                    f"{self.transport}-{role[0]}{role[1]}-{self.generation}")
 
     def await_ready(self, role):
-        """A server that refuses because the pool is full is started again, as whatever supervises it would do."""
+        """A server that cannot serve a pool that is full is started again, as whatever supervises it would do."""
         end = time.monotonic() + READY_S
         while True:
             child = self.children[role]
@@ -70,9 +71,9 @@ class Cluster:
                 self.processes.wait_for(child, " ready at ", READY_S)
                 break
             except RuntimeError as error:
-                if time.monotonic() > end or child.poll() is None or "pool is full" not in str(error):
+                if time.monotonic() > end or child.poll() is None or not any(reason in str(error) for reason in NOT_NOW):
                     raise SoakError(f"{role[0]} {role[1]} did not start: {error}") from None
-            self.counts["refused to start: full"] = self.counts.get("refused to start: full", 0) + 1
+            self.count("refused to start")
             time.sleep(0.5)
             self.launch(role)
         if role[0] == "server":
@@ -100,14 +101,24 @@ class Cluster:
             code = child.wait(END_S)
         except subprocess.TimeoutExpired:
             raise SoakError(f"{role[0]} {role[1]} did not end within {END_S} s of SIGTERM") from None
-        if code != 0:
+        if self.was_fenced(role):
+            self.count("fenced while it left")
+        elif code != 0:
             raise SoakError(f"{role[0]} {role[1]} ended with {code} after SIGTERM")
 
     # --- what is done to them ---
 
+    def count(self, what):
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    def was_fenced(self, role):
+        """Processes that share memory are shut out by killing them."""
+        return (self.transport == "shm" and role[0] == "server" and
+                self.children[role].returncode == -signal.SIGKILL)
+
     def hit(self, role, what):
         child = self.children[role]
-        self.counts[f"{what} {role[0]}"] = self.counts.get(f"{what} {role[0]}", 0) + 1
+        self.count(f"{what} {role[0]}")
         if what == "end":
             self.end(role)
         elif what == "kill":
@@ -144,16 +155,13 @@ class Cluster:
         return ", ".join(f"{what} {role[0]} {role[1]}" for role, what in faults) + f" for {seconds:.1f} s"
 
     def look_after(self, faults):
-        """Nothing ends by itself; but processes that share memory are shut out by killing them."""
+        """Nothing ends by itself, unless it was fenced."""
         for role, child in list(self.children.items()):
             if child.poll() is None:
                 continue
-            fenced = self.transport == "shm" and role[0] == "server" and child.returncode == -signal.SIGKILL
-            if not fenced:
+            if not self.was_fenced(role):
                 raise SoakError(f"{role[0]} {role[1]} ended by itself with {child.returncode}")
-            paused = (role, "pause") in faults
-            what = "fenced after a pause" if paused else "fenced while it ran"
-            self.counts[what] = self.counts.get(what, 0) + 1
+            self.count("fenced after a pause" if (role, "pause") in faults else "fenced while it ran")
             self.launch(role)
             self.await_ready(role)
 
