@@ -204,6 +204,18 @@ struct pool_watch {
 PANDO_MUST_CHECK enum pando_status pool_watch_co(struct pool_session *session,
                                                  struct pool_watch *watch, bool *well);
 
+/* The same, of a list whose first operations are not repeated once the word at an address, on the lock's
+ * node, is another: what they wrote may be others' by then. */
+struct pool_once {
+    uint32_t count; /* 0: none */
+    fabric_address word_at;
+    uint64_t word;
+};
+PANDO_MUST_CHECK enum pando_status
+pool_persist_unlock_once_co(struct pool_session *session, const struct pool_lock *lock,
+                            struct fabric_op *ops, uint32_t count, const struct pool_once *once,
+                            const atomic_bool *leaving);
+
 /* ---- intents (R18) --------------------------------------------------------------------------- */
 
 /* A slot for an intent, on the same node as what it protects. Slots are bounded: suspends until one

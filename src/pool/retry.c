@@ -94,11 +94,35 @@ enum pando_status pool_persist_unlock_co(struct pool_session *session, const str
                                          struct fabric_op *ops, uint32_t count,
                                          const atomic_bool *leaving)
 {
+    struct pool_once none = {0};
+    return pool_persist_unlock_once_co(session, lock, ops, count, &none, leaving);
+}
+
+/* How many of the first operations are not to be sent again, after a list that may have been applied in
+ * part: nothing of it arrives any more. */
+static enum pando_status skip_co(struct pool_session *session, const struct pool_once *once,
+                                 uint32_t *skip)
+{
+    uint64_t word;
+    if (once->count == 0 || *skip > 0)
+        return PANDO_OK;
+    enum pando_status status = pool_word_read_co(session, once->word_at, &word);
+    if (status == PANDO_OK && word != once->word)
+        *skip = once->count;
+    return status;
+}
+
+enum pando_status pool_persist_unlock_once_co(struct pool_session *session,
+                                              const struct pool_lock *lock, struct fabric_op *ops,
+                                              uint32_t count, const struct pool_once *once,
+                                              const atomic_bool *leaving)
+{
+    uint32_t skip = 0;
     uint16_t node = fabric_address_node(lock->address);
     struct pool_retry retry = {.leaving = leaving};
     for (;;) {
         bool applied = false;
-        enum pando_status status = pool_submit_co(session, node, ops, count);
+        enum pando_status status = pool_submit_co(session, node, ops + skip, count - skip);
         if (status == PANDO_OK)
             return PANDO_OK;
         while (status != PANDO_OK) {
@@ -107,6 +131,8 @@ enum pando_status pool_persist_unlock_co(struct pool_session *session, const str
             status = go_on_co(session->pool, &retry);
             if (status == PANDO_OK)
                 status = pool_resolve_co(session, lock, &applied);
+            if (status == PANDO_OK && !applied)
+                status = skip_co(session, once, &skip);
         }
         if (applied)
             return PANDO_OK;

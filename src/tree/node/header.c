@@ -62,6 +62,21 @@ bool node_header_read(const struct node_layout *layout, fabric_address address,
     return true;
 }
 
+void node_unlink(uint8_t *bytes)
+{
+    store_u64(bytes, node_link_word(load_u64(bytes)));
+}
+
+bool node_unlinked(const struct node_layout *layout, fabric_address address, uint8_t *bytes,
+                   struct node_header *out)
+{
+    store_u64(bytes, node_link_word(load_u64(bytes)));
+    if (node_header_read(layout, address, bytes, out))
+        return true;
+    store_u64(bytes, node_link_word(load_u64(bytes)));
+    return false;
+}
+
 bool node_right_of(const struct node_header *header, struct slice key)
 {
     return !header->no_high && key_compare(key, header->high) >= 0;

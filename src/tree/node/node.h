@@ -69,6 +69,21 @@ struct node_header {
 bool node_header_read(const struct node_layout *layout, fabric_address address,
                       const uint8_t *bytes, struct node_header *out);
 
+/* R21: a node is written unlinked before anything refers to it. The check of its header is inverted, so
+ * that nobody whom a stale pointer leads there takes it for a node. Whoever knows that something refers to
+ * it by now links it, with one CAS of the header word between these two. */
+static inline uint64_t node_link_word(uint64_t header_word)
+{
+    return header_word ^ UINT32_MAX;
+}
+
+/* Marks a node that was built, before it is written. */
+void node_unlink(uint8_t *bytes);
+
+/* As node_header_read, of an unlinked node; true: its header word in `bytes` is then the linked one. */
+bool node_unlinked(const struct node_layout *layout, fabric_address address, uint8_t *bytes,
+                   struct node_header *out);
+
 /* The fences alone, of a node whose header was checked before; false: no high fence. */
 struct slice node_low_fence(const struct node_layout *layout, const uint8_t *bytes);
 bool node_high_fence(const struct node_layout *layout, const uint8_t *bytes, struct slice *high);

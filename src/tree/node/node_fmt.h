@@ -13,6 +13,9 @@
  *   46  2  separators (of a leaf 0)
  *   48  k  low fence, zero-padded; then k  high fence, zero-padded
  *
+ * A node that nothing refers to yet is unlinked: the low 32 bits of its cell header, the check, are
+ * inverted (R21).
+ *
  * Where all keys have one size a fence takes pad8 of that even if it is absent, so that what
  * follows is always at the same offset: 64 for 8-byte keys. Otherwise it takes pad8 of its own
  * size.

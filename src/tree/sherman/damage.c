@@ -64,6 +64,7 @@ static enum pando_status leads_to_co(struct sherman *self, const struct sherman_
     struct node_header header;
     fabric_address at;
     uint32_t index;
+    uint64_t pointer_ns = rt_coarse_ns();
     enum pando_status status = sherman_root_co(self, true, &at);
 
     *leads = false;
@@ -71,9 +72,11 @@ static enum pando_status leads_to_co(struct sherman *self, const struct sherman_
         *leads = at == address;
         if (*leads || at == 0)
             return PANDO_OK;
-        status = sherman_read_co(self, at, bytes, &header);
+        uint64_t read_ns = rt_coarse_ns();
+        status = sherman_read_linked_co(self, at, pointer_ns, bytes, &header);
         if (status != PANDO_OK)
             break;
+        pointer_ns = read_ns;
         switch (sherman_fits(self, target, &header)) {
         case FIT_NOT:
             return PANDO_OK;
@@ -103,8 +106,16 @@ enum pando_status sherman_suspect_co(struct sherman *self, const struct sherman_
         return PANDO_NO_MEMORY;
     enum pando_status status = sherman_lock_co(self, address, scratch->node, &lock);
     if (status == PANDO_OK) {
-        if (!node_header_read(&self->table->layout, address, scratch->node, &header))
+        bool unlinked = node_unlinked(&self->table->layout, address, scratch->node, &header);
+        if (unlinked || !node_header_read(&self->table->layout, address, scratch->node, &header))
             status = leads_to_co(self, target, address, scratch->other, &leads);
+        if (status == PANDO_OK && leads && unlinked) {
+            /* It is linked after all, and whoever did that has not said so. */
+            status = sherman_link_co(self, address, scratch->node);
+            leads = false;
+            if (status == PANDO_STALE)
+                status = PANDO_OK;
+        }
         enum pando_status released = sherman_unlock_co(self, &lock);
         if (status == PANDO_OK)
             status = released;

@@ -75,7 +75,9 @@ static enum pando_status free_range_co(struct sherman *self, fabric_address addr
 
     if (scratch == NULL)
         return PANDO_NO_MEMORY;
-    enum pando_status status = sherman_read_co(self, address, scratch->node, &header);
+    /* Nobody changes the table any more: every pointer in it is a true one. */
+    enum pando_status status =
+        sherman_read_linked_co(self, address, rt_coarse_ns(), scratch->node, &header);
     if (status == PANDO_STALE || (status == PANDO_OK && header.dead)) {
         /* Freed by an earlier try, after all that hung on it; or by whoever merged it. */
         scratch_give(self, scratch);

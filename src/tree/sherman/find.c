@@ -12,8 +12,31 @@
 
 enum { MOVES_RIGHT_MAX = 64 };
 
+enum pando_status sherman_link_co(struct sherman *self, fabric_address address,
+                                  const uint8_t *bytes)
+{
+    uint64_t linked;
+    memcpy(&linked, bytes, sizeof(linked));
+    struct fabric_op cas =
+        fabric_cas(fabric_address_offset(address), node_link_word(linked), linked);
+    enum pando_status status =
+        pool_submit_co(self->base.session, fabric_address_node(address), &cas, 1);
+    if (status != PANDO_OK)
+        return status;
+    return cas.old == linked || cas.old == node_link_word(linked) ? PANDO_OK : PANDO_STALE;
+}
+
 enum pando_status sherman_read_co(struct sherman *self, fabric_address address, uint8_t *bytes,
                                   struct node_header *header)
+{
+    return sherman_read_linked_co(self, address, 0, bytes, header);
+}
+
+/* The pointer led to the node as it is if both were read within the time that a freed block is left alone:
+ * R22 asks for much less. The CAS is of that very version of the node, so it may come late. */
+enum pando_status sherman_read_linked_co(struct sherman *self, fabric_address address,
+                                         uint64_t pointer_ns, uint8_t *bytes,
+                                         struct node_header *header)
 {
     const struct node_layout *layout = &self->table->layout;
     struct pool_reading reading = {.address = address, .to = bytes, .size = layout->node_bytes};
@@ -24,6 +47,13 @@ enum pando_status sherman_read_co(struct sherman *self, fabric_address address, 
             return status;
         if (reading.recent && node_header_read(layout, address, bytes, header))
             return PANDO_OK;
+        if (reading.recent && node_unlinked(layout, address, bytes, header)) {
+            if (pointer_ns == 0 || !pool_recent(pointer_ns))
+                return PANDO_STALE;
+            status = sherman_link_co(self, address, bytes);
+            if (status != PANDO_STALE)
+                return status;
+        }
         sherman_count(&self->table->rereads);
     }
 }
@@ -77,8 +107,8 @@ static void complete_split_co(struct sherman *self, const struct node_header *he
     if (header->low.size == 0 || header->low.size > sizeof(low))
         return;
     memcpy(low, header->low.data, header->low.size);
-    enum pando_status status = sherman_adopt_co(self, (uint8_t)(header->level + 1),
-                                                slice_of(low, header->low.size), header->address);
+    enum pando_status status = sherman_adopt_co(
+        self, (uint8_t)(header->level + 1), slice_of(low, header->low.size), header->address, 0);
     (void)status; /* somebody else will notice, too */
 }
 
@@ -91,6 +121,7 @@ static enum pando_status descend_co(struct sherman *self, const struct sherman_t
     fabric_address address;
     int expected_level = -1; /* any: the root's is not known */
     bool moved_right = false, parent_read = false, cached = false;
+    uint64_t pointer_ns = 0; /* of a cached pointer, or a root that was, it is not known */
     enum pando_status status;
 
     if (use_cache && table->on.cache &&
@@ -106,12 +137,14 @@ static enum pando_status descend_co(struct sherman *self, const struct sherman_t
     if (target->level == 0)
         sherman_count_own(expected_level == 0 ? &self->hits : &self->misses);
     for (int moves = 0; moves < MOVES_RIGHT_MAX;) {
-        status = sherman_read_co(self, address, bytes, header);
+        uint64_t read_ns = rt_coarse_ns();
+        status = sherman_read_linked_co(self, address, pointer_ns, bytes, header);
         if (status == PANDO_STALE)
             return cached ? PANDO_AGAIN : sherman_suspect_co(self, target, address);
         if (status != PANDO_OK)
             return status;
         cached = false;
+        pointer_ns = read_ns;
         if (expected_level >= 0 && header->level != expected_level)
             return PANDO_AGAIN;
         if (expected_level < 0) {

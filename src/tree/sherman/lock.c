@@ -252,6 +252,15 @@ static enum pando_status release_early_co(struct sherman *self, struct sherman_l
     return status;
 }
 
+/* The sibling, which is first, is not written again once the node refers to it. */
+static enum pando_status commit_split_co(struct sherman *self, const struct sherman_lock *lock,
+                                         struct fabric_op *ops, uint32_t count)
+{
+    struct pool_once once = {
+        .count = 1, .word_at = lock->node + POOL_BLOCK_VERSION, .word = lock->version};
+    return pool_persist_unlock_once_co(self->base.session, &lock->global, ops, count, &once, NULL);
+}
+
 enum pando_status sherman_commit_co(struct sherman *self, struct sherman_lock *lock,
                                     struct fabric_op *ops, uint32_t count)
 {
@@ -262,8 +271,9 @@ enum pando_status sherman_commit_co(struct sherman *self, struct sherman_lock *l
 
     pando_assert(lock->held);
     lock->local.word = lock->global.word;
-    /* Whoever mended a cell takes the mark away with its release: it is not handed over. */
-    bool handover = table->on.hierarchical && lock->mended == 0 &&
+    /* Whoever mended a cell takes the mark away with its release: it is not handed over. Nor is a list
+     * sent again as it is that begins with a sibling. */
+    bool handover = table->on.hierarchical && lock->mended == 0 && !lock->splits &&
                     local_lock_successor(table->locks, &lock->local);
     if (handover && !table->on.completed)
         return hand_over_early_co(self, lock, ops, count);
@@ -278,7 +288,9 @@ enum pando_status sherman_commit_co(struct sherman *self, struct sherman_lock *l
         }
     } else {
         fabric_write_at(&ops[count], word_at, free_word(lock), sizeof(uint64_t));
-        status = pool_persist_unlock_co(self->base.session, &lock->global, ops, count + 1, NULL);
+        status = lock->splits ? commit_split_co(self, lock, ops, count + 1)
+                              : pool_persist_unlock_co(self->base.session, &lock->global, ops,
+                                                       count + 1, NULL);
     }
     struct local_lock_gift gift = {0};
     if (handover && status == PANDO_OK)

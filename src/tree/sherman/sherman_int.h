@@ -88,6 +88,17 @@ void scratch_give(struct sherman *self, struct scratch *scratch);
 PANDO_MUST_CHECK enum pando_status sherman_read_co(struct sherman *self, fabric_address address,
                                                    uint8_t *bytes, struct node_header *header);
 
+/* The same by a pointer that was read at pointer_ns of rt_coarse_ns, from a node that was valid or from
+ * where roots are: links a node that whoever wrote it has not linked yet (R21). */
+PANDO_MUST_CHECK enum pando_status sherman_read_linked_co(struct sherman *self,
+                                                          fabric_address address,
+                                                          uint64_t pointer_ns, uint8_t *bytes,
+                                                          struct node_header *header);
+
+/* Links a node of which these are the bytes as node_unlinked has left them. STALE: it has changed. */
+PANDO_MUST_CHECK enum pando_status sherman_link_co(struct sherman *self, fabric_address address,
+                                                   const uint8_t *bytes);
+
 /* Where the search for a key goes. */
 struct sherman_target {
     struct slice key;
@@ -134,8 +145,10 @@ struct sherman_lock {
     struct pool_lock global;
     struct local_lock_grant local;
     bool held;
-    bool alone;     /* the local one only: global.word is 0 */
-    uint8_t mended; /* torn cells that were mended under it */
+    bool alone;       /* the local one only: global.word is 0 */
+    uint8_t mended;   /* torn cells that were mended under it */
+    bool splits;      /* the last list begins with the sibling: see split.c */
+    uint64_t version; /* then: the node's, before that list */
     fabric_address node;
     uint8_t *known; /* the node's bytes as they were read; NULL: they are not to be passed on */
 };
@@ -211,9 +224,11 @@ PANDO_MUST_CHECK enum pando_status
 sherman_rewrite_co(struct sherman *self, struct sherman_lock *lock, struct scratch *scratch,
                    const struct node_header *header, uint32_t count, bool appending);
 
-/* Tells the parent about a node that is reached only through its left sibling. */
+/* Tells the parent about a node that is reached only through its left sibling. `unlinked`: the header
+ * word of one that may still be so, and is linked first; else 0. */
 PANDO_MUST_CHECK enum pando_status sherman_adopt_co(struct sherman *self, uint8_t level,
-                                                    struct slice low, fabric_address child);
+                                                    struct slice low, fabric_address child,
+                                                    uint64_t unlinked);
 
 /* A header for a new or rewritten node. */
 struct node_header sherman_header(const struct sherman *self, fabric_address address,

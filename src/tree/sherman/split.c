@@ -1,8 +1,8 @@
 /*
  * split.c - nodes in two, and parents told.
  *
- *   before   the sibling is written whole; nobody knows of it (a death here leaves one unused
- *   block)
+ *   before   the sibling is written whole, unlinked; nobody knows of it, and nobody whom a stale
+ *            pointer leads there believes it (a death here leaves one unused block)
  *   during   the node shrinks to its left half, under an intent; from then on the right half is
  *   reached
  *            through the sibling pointer, and the lock is free
@@ -27,6 +27,14 @@ struct node_header sherman_header(const struct sherman *self, fabric_address add
         .address = address, .version = version, .tenure = pool_tenure_pack(tenure), .level = level};
 }
 
+/* The header word of a node that was built. */
+static uint64_t header_word(const uint8_t *bytes)
+{
+    uint64_t word;
+    memcpy(&word, bytes, sizeof(word));
+    return word;
+}
+
 static enum pando_status unlock_with(struct sherman *self, struct sherman_lock *lock,
                                      enum pando_status status)
 {
@@ -34,17 +42,24 @@ static enum pando_status unlock_with(struct sherman *self, struct sherman_lock *
     return released == PANDO_OK ? status : released;
 }
 
-/* Replaces a locked node by an image of it, under an intent, after an optional sibling; unlocks. */
+/*
+ * Replaces a locked node by an image of it, under an intent, after an optional sibling; unlocks.
+ *
+ * The sibling is written unlinked (R21), and linked when the node refers to it: in the same list if it is
+ * on the same memory node, else by whoever comes first: sherman_adopt_co, with the word in *unlinked, or
+ * those who follow the sibling pointer. All in one list: once the node was replaced, others may change the
+ * sibling, so a repetition of the list must not write it again; sherman_commit_co sees to that.
+ */
 static enum pando_status replace_co(struct sherman *self, struct sherman_lock *lock,
                                     struct scratch *scratch, fabric_address address,
-                                    fabric_address sibling)
+                                    fabric_address sibling, uint64_t *unlinked)
 {
     struct sherman_table *table = self->table;
     uint16_t node = fabric_address_node(address);
     uint32_t bytes = table->layout.node_bytes;
     struct intent_builder builder;
     fabric_address slot = 0;
-    struct fabric_op ops[6];
+    struct fabric_op ops[7];
     uint32_t count = 0;
     enum pando_status status = PANDO_OK;
 
@@ -53,10 +68,13 @@ static enum pando_status replace_co(struct sherman *self, struct sherman_lock *l
     if (status != PANDO_OK)
         return unlock_with(self, lock, status);
     if (sibling != 0 && table->on.sibling) {
+        node_unlink(scratch->sibling);
+        *unlinked = header_word(scratch->sibling);
         struct fabric_op write =
             fabric_write(fabric_address_offset(sibling), scratch->sibling, bytes);
-        if (fabric_address_node(sibling) == node && table->on.combine) {
+        if (fabric_address_node(sibling) == node && table->on.combine && !lock->alone) {
             ops[count++] = write;
+            lock->splits = true;
         } else {
             status = sherman_write_co(self, fabric_address_node(sibling), &write, 1);
             if (status != PANDO_OK)
@@ -72,6 +90,11 @@ static enum pando_status replace_co(struct sherman *self, struct sherman_lock *l
         ops[count++] = fabric_write(fabric_address_offset(slot), scratch->intent, size);
     }
     ops[count++] = fabric_write(fabric_address_offset(address), scratch->image, bytes);
+    if (lock->splits) {
+        ops[count++] =
+            fabric_cas(fabric_address_offset(sibling), *unlinked, node_link_word(*unlinked));
+        *unlinked = 0;
+    }
     if (slot != 0)
         ops[count++] = fabric_write(fabric_address_offset(slot), &zero, sizeof(zero));
     status = sherman_commit_co(self, lock, ops, count);
@@ -142,7 +165,7 @@ enum pando_status sherman_rewrite_co(struct sherman *self, struct sherman_lock *
     left.version += self->table->on.versions;
     if (leaf_fits(layout, &left, entries, count)) {
         leaf_build(layout, &left, entries, count, scratch->image);
-        return replace_co(self, lock, scratch, header->address, 0);
+        return replace_co(self, lock, scratch, header->address, 0, NULL);
     }
     uint32_t keep = split_place(self, header, entries, count, appending);
     if (keep == 0)
@@ -158,7 +181,9 @@ enum pando_status sherman_rewrite_co(struct sherman *self, struct sherman_lock *
     struct node_header right = halve(self, &left, middle, &block);
     leaf_build(layout, &left, entries, keep, scratch->image);
     leaf_build(layout, &right, entries + keep, count - keep, scratch->sibling);
-    status = replace_co(self, lock, scratch, header->address, block.address);
+    lock->version = header->version;
+    uint64_t unlinked = 0;
+    status = replace_co(self, lock, scratch, header->address, block.address, &unlinked);
     if (status != PANDO_OK)
         return status;
     sherman_count(&self->table->splits);
@@ -166,7 +191,7 @@ enum pando_status sherman_rewrite_co(struct sherman *self, struct sherman_lock *
     rt_stall_point();
     /* The pair is stored; whether the parent could be told is nobody's concern but the next
      * reader's. */
-    status = sherman_adopt_co(self, 1, middle, block.address);
+    status = sherman_adopt_co(self, 1, middle, block.address, unlinked);
     (void)status;
     return PANDO_OK;
 }
@@ -197,6 +222,7 @@ static enum pando_status grow_co(struct sherman *self, struct scratch *scratch, 
     struct inner_entry entry = {.key = low, .child = child};
     header.no_high = true;
     inner_build(&table->layout, &header, root, &entry, 1, scratch->image);
+    node_unlink(scratch->image);
     struct fabric_op write = fabric_write(fabric_address_offset(block.address), scratch->image,
                                           table->layout.node_bytes);
     status = pool_submit_co(self->base.session, fabric_address_node(block.address), &write, 1);
@@ -204,6 +230,9 @@ static enum pando_status grow_co(struct sherman *self, struct scratch *scratch, 
         status = pool_root_swap_co(self->base.session, table->slot, root, block.address, &found);
     if (status == PANDO_OK) {
         atomic_store_explicit(&table->root, block.address, memory_order_release);
+        node_unlink(scratch->image); /* undoes it */
+        status = sherman_link_co(self, block.address, scratch->image);
+        (void)status; /* else whoever comes by it does that */
         return PANDO_OK;
     }
     if (status == PANDO_STALE) {
@@ -253,7 +282,7 @@ static enum pando_status insert_separator_co(struct sherman *self, struct sherma
     left.version++;
     if (inner_fits(layout, &left, entries, count)) {
         inner_build(layout, &left, leftmost, entries, count, scratch->image);
-        enum pando_status status = replace_co(self, lock, scratch, header->address, 0);
+        enum pando_status status = replace_co(self, lock, scratch, header->address, 0, NULL);
         if (status == PANDO_OK && self->table->on.cache &&
             node_header_read(layout, header->address, scratch->image, &check))
             index_cache_put(self->table->cache, &check, scratch->image);
@@ -274,20 +303,37 @@ static enum pando_status insert_separator_co(struct sherman *self, struct sherma
     inner_build(layout, &right, entries[up].child, entries + up + 1, count - up - 1,
                 scratch->sibling);
     uint8_t level = header->level;
-    status = replace_co(self, lock, scratch, header->address, block.address);
+    uint64_t unlinked = 0;
+    lock->version = header->version;
+    status = replace_co(self, lock, scratch, header->address, block.address, &unlinked);
     if (status != PANDO_OK)
         return status;
     sherman_count(&self->table->splits);
     index_cache_drop(self->table->cache, level, middle);
-    return sherman_adopt_co(self, (uint8_t)(level + 1), middle, block.address);
+    return sherman_adopt_co(self, (uint8_t)(level + 1), middle, block.address, unlinked);
+}
+
+/* Links a child and reads it in one list. False: it has to be read anew. */
+static bool link_and_read_co(struct sherman *self, fabric_address child, uint64_t unlinked,
+                             uint8_t *bytes, struct node_header *header)
+{
+    const struct node_layout *layout = &self->table->layout;
+    uint64_t offset = fabric_address_offset(child), posted_ns = rt_coarse_ns();
+    struct fabric_op ops[] = {fabric_cas(offset, unlinked, node_link_word(unlinked)),
+                              fabric_read(offset, bytes, layout->node_bytes)};
+    return pool_submit_co(self->base.session, fabric_address_node(child), ops, 2) == PANDO_OK &&
+           pool_recent(posted_ns) && node_header_read(layout, child, bytes, header);
 }
 
 /* R25: only a child that is alive and begins where its separator says. */
 static enum pando_status child_still_there_co(struct sherman *self, struct scratch *scratch,
-                                              uint8_t level, struct slice low, fabric_address child)
+                                              uint8_t level, struct slice low, fabric_address child,
+                                              uint64_t unlinked)
 {
     struct node_header header;
-    enum pando_status status = sherman_read_co(self, child, scratch->other, &header);
+    enum pando_status status = PANDO_OK;
+    if (unlinked == 0 || !link_and_read_co(self, child, unlinked, scratch->other, &header))
+        status = sherman_read_co(self, child, scratch->other, &header);
     if (status != PANDO_OK)
         return status;
     bool same = !header.dead && header.level + 1 == level && slice_equal(header.low, low);
@@ -296,7 +342,7 @@ static enum pando_status child_still_there_co(struct sherman *self, struct scrat
 
 /* AGAIN: the parent was not where it seemed to be. */
 static enum pando_status adopt_once_co(struct sherman *self, struct scratch *scratch, uint8_t level,
-                                       struct slice low, fabric_address child)
+                                       struct slice low, fabric_address child, uint64_t unlinked)
 {
     struct sherman_target target = {.key = low, .level = level};
     struct node_header header;
@@ -304,6 +350,9 @@ static enum pando_status adopt_once_co(struct sherman *self, struct scratch *scr
 
     enum pando_status status = sherman_find_co(self, &target, scratch->node, &header);
     if (status == PANDO_NOT_FOUND) {
+        status = child_still_there_co(self, scratch, level, low, child, unlinked);
+        if (status != PANDO_OK)
+            return status == PANDO_STALE ? PANDO_OK : status;
         status = grow_co(self, scratch, level, low, child);
         return status == PANDO_STALE ? PANDO_AGAIN : status;
     }
@@ -317,14 +366,14 @@ static enum pando_status adopt_once_co(struct sherman *self, struct scratch *scr
         header.level != level || sherman_fits(self, &target, &header) != FIT)
         return unlock_with(self, &lock, PANDO_AGAIN);
     if (self->table->on.separator)
-        status = child_still_there_co(self, scratch, level, low, child);
+        status = child_still_there_co(self, scratch, level, low, child, unlinked);
     if (status != PANDO_OK)
         return unlock_with(self, &lock, status == PANDO_STALE ? PANDO_OK : status);
     return insert_separator_co(self, &lock, scratch, &header, low, child);
 }
 
 enum pando_status sherman_adopt_co(struct sherman *self, uint8_t level, struct slice low,
-                                   fabric_address child)
+                                   fabric_address child, uint64_t unlinked)
 {
     struct scratch *scratch = scratch_take(self);
     struct pool_retry retry = {0};
@@ -334,7 +383,7 @@ enum pando_status sherman_adopt_co(struct sherman *self, uint8_t level, struct s
     if (scratch == NULL)
         return PANDO_NO_MEMORY;
     for (;;) {
-        status = adopt_once_co(self, scratch, level, low, child);
+        status = adopt_once_co(self, scratch, level, low, child, unlinked);
         if (status != PANDO_AGAIN)
             break;
         status = sherman_misled_co(self, &target, &retry);

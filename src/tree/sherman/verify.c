@@ -97,11 +97,13 @@ static enum pando_status complain(struct walk *walk, fabric_address address, con
 
 /* ---- one look -------------------------------------------------------------------------------- */
 
-/* Reads a node that begins at walk->low and ends at or before walk->high. */
-static enum pando_status read_co(struct walk *walk, fabric_address address, int level,
-                                 uint8_t *bytes, struct node_header *header)
+/* Reads a node that begins at walk->low and ends at or before walk->high; the pointer as for
+ * sherman_read_linked_co. */
+static enum pando_status read_co(struct walk *walk, fabric_address address, uint64_t pointer_ns,
+                                 int level, uint8_t *bytes, struct node_header *header)
 {
-    enum pando_status status = sherman_read_co(walk->self, address, bytes, header);
+    enum pando_status status =
+        sherman_read_linked_co(walk->self, address, pointer_ns, bytes, header);
     if (status == PANDO_STALE)
         return complain(walk, address, bytes, "there is no valid node here, though one is linked");
     if (status != PANDO_OK)
@@ -141,14 +143,17 @@ static enum pando_status descend_co(struct walk *walk, int level, struct slice k
     const struct node_layout *layout = &walk->self->table->layout;
     fabric_address address;
     int expected = -1;
+    uint64_t pointer_ns = rt_coarse_ns();
     enum pando_status status = sherman_root_co(walk->self, true, &address);
 
     key_set(&walk->low, slice_of(NULL, 0));
     walk->no_high = true;
     for (int moves = 0; status == PANDO_OK && moves < MOVES_MAX; moves++) {
-        status = read_co(walk, address, expected, bytes, header);
+        uint64_t read_ns = rt_coarse_ns();
+        status = read_co(walk, address, pointer_ns, expected, bytes, header);
         if (status != PANDO_OK || walk->complaint.what != NULL)
             return status;
+        pointer_ns = read_ns;
         expected = header->level;
         if (node_right_of(header, key)) { /* a split that its parent has not been told of */
             key_set(&walk->low, header->high);
@@ -176,7 +181,7 @@ static enum pando_status reach_co(struct walk *walk, const struct range *range, 
         key_set(&walk->low, range->low);
         key_set(&walk->high, range->high);
         walk->no_high = range->no_high;
-        enum pando_status status = read_co(walk, range->hint, range->level, bytes, header);
+        enum pando_status status = read_co(walk, range->hint, 0, range->level, bytes, header);
         if (status != PANDO_OK || walk->complaint.what == NULL)
             return status;
         walk->complaint = (struct complaint){0};
