@@ -129,6 +129,15 @@ PANDO_MUST_CHECK enum pando_status pool_unlock_co(struct pool_session *session,
  * Releases it in the background, if it is, as soon as its node can be reached (owed.c). */
 void pool_lock_owe(struct pool_session *session, const struct pool_lock *lock);
 
+/* Marks of deaths in free lock words, of all nodes. Whoever takes them, then finds everything whole that
+ * such locks protect, may clear them: those with which nobody died meanwhile become 0. */
+struct pool_marks;
+PANDO_MUST_CHECK enum pando_status pool_marks_take_co(struct pool_session *session,
+                                                      struct pool_marks **out);
+PANDO_MUST_CHECK enum pando_status pool_marks_clear_co(struct pool_session *session,
+                                                       struct pool_marks *marks);
+void pool_marks_free(struct pool_marks *marks);
+
 /* What to do after a CAS found the lock held by `word` (0: the CAS itself failed), for those who
  * take locks in lists of their own: sleeps a growing, random while. A dead owner is recovered by
  * the monitors; a word whose owner is no member any more is taken away here. TIMEOUT: ten leases

@@ -288,8 +288,11 @@ static enum pando_status backward_co(struct scan *scan)
         if (status != PANDO_OK)
             break;
         scan->read_ns = rt_coarse_ns();
+        bool at_end = scan->at_end;
+        struct slice before = slice_of(key, scan->cursor_size);
         status = take_backward_co(scan, &header, scan->scratch->node);
-        if (status != PANDO_AGAIN || !slice_equal(target.key, cursor_of(scan)))
+        if (status != PANDO_AGAIN || at_end != scan->at_end ||
+            !slice_equal(before, cursor_of(scan)))
             looks = 0;
         if (status == PANDO_AGAIN)
             status = sherman_torn_co(self, header.low, &looks);
