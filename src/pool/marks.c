@@ -41,7 +41,8 @@ static enum pando_status find_co(struct pool_session *session, uint16_t node,
     for (uint64_t from = 0; from < locks && status == PANDO_OK; from += WORDS) {
         uint64_t count = locks - from < WORDS ? locks - from : WORDS;
         fabric_address at = pool_lock_address(session->pool, node, (uint32_t)from);
-        struct fabric_op read = fabric_read(fabric_address_offset(at), words, (uint32_t)(count * 8));
+        struct fabric_op read =
+            fabric_read(fabric_address_offset(at), words, (uint32_t)(count * 8));
         status = pool_submit_co(session, node, &read, 1);
         for (uint64_t i = 0; i < count && status == PANDO_OK; i++) {
             if (words[i] != 0 && pool_lock_free(words[i]) && !add(marks, at + i * 8, words[i]))

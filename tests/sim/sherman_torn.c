@@ -85,6 +85,25 @@ static void corrupt_co(struct engine *engine)
     }
 }
 
+/* Verifying takes marks away, but not while another table may need them. */
+static void marks_co(struct dex_member *self, struct engine *engine)
+{
+    struct engine_census census;
+    char error[256];
+
+    CHECK_OK(engine_create_co(&sherman_engine, self->session, "other", &shape));
+    CHECK_OK(engine_verify_co(engine, &census, error, sizeof(error)));
+    check_lock_co(engine, POOL_LOCK_DEATHS_MAX);
+    CHECK_OK(pool_table_drop_co(self->session, "other"));
+    CHECK_OK(engine_verify_co(engine, &census, error, sizeof(error)));
+    check_lock_co(engine, 0);
+    tear_co(engine, 2);
+    CHECK_OK(engine_verify_co(engine, &census, error, sizeof(error))); /* mends, too */
+    check_lock_co(engine, 1); /* it had changed meanwhile */
+    CHECK_OK(engine_verify_co(engine, &census, error, sizeof(error)));
+    check_lock_co(engine, 0);
+}
+
 static void member_task(void *arg)
 {
     struct dex_member self;
@@ -116,10 +135,11 @@ static void member_task(void *arg)
     CHECK_EQ_U64(stats.repairs, 3);
     CHECK_EQ_U64(stats.damage, 0);
     scan_all_co(engine, false);
+    marks_co(&self, engine);
     tear_co(engine, 0);
     corrupt_co(engine);
     engine_stats(self.table, &stats);
-    CHECK_EQ_U64(stats.repairs, 3);
+    CHECK_EQ_U64(stats.repairs, 4);
     CHECK(stats.damage > 0);
     check_lock_co(engine, 0);
     engine_detach_co(engine);

@@ -472,12 +472,30 @@ static enum pando_status walk_range_co(struct walk *walk, const struct range *ra
     return status;
 }
 
+/* Lock words are shared by all tables, and it is Sherman's that mend by their marks: they are taken, to be
+ * cleared when this table proves whole, only if it is the one Sherman table. */
+static enum pando_status take_marks_co(struct sherman *self, struct pool_marks **marks)
+{
+    struct pool_entry *entries = malloc(POOL_TABLES * sizeof(*entries));
+    bool others = false;
+    enum pando_status status =
+        entries == NULL ? PANDO_NO_MEMORY : pool_directory_co(self->base.session, entries);
+
+    for (unsigned i = 0; i < POOL_TABLES && status == PANDO_OK; i++)
+        others |= entries[i].state != POOL_ENTRY_FREE && i != self->table->slot &&
+                  strcmp(entries[i].engine, sherman_engine.name) == 0;
+    free(entries);
+    *marks = NULL;
+    return status == PANDO_OK && !others ? pool_marks_take_co(self->base.session, marks) : status;
+}
+
 enum pando_status sherman_verify_co(struct engine *engine, struct engine_census *out, char *error,
                                     size_t error_bytes)
 {
     struct sherman *self = sherman_of(engine);
     struct walk *walk = calloc(1, sizeof(*walk));
     struct range all = {.level = LEVELS_MAX, .no_high = true};
+    struct pool_marks *marks = NULL;
     *out = (struct engine_census){0};
     if (walk == NULL)
         return PANDO_NO_MEMORY;
@@ -485,7 +503,12 @@ enum pando_status sherman_verify_co(struct engine *engine, struct engine_census 
     walk->census = out;
     walk->error = error;
     walk->error_bytes = error_bytes;
-    enum pando_status status = walk_range_co(walk, &all);
+    enum pando_status status = take_marks_co(self, &marks);
+    if (status == PANDO_OK)
+        status = walk_range_co(walk, &all);
+    if (status == PANDO_OK && marks != NULL && out->damaged == 0 && out->unsettled == 0)
+        status = pool_marks_clear_co(self->base.session, marks);
+    pool_marks_free(marks);
     free(walk->value.bytes);
     free(walk);
     return status == PANDO_OK && out->damaged > 0 ? PANDO_CORRUPT : status;
