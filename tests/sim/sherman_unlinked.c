@@ -3,7 +3,7 @@
  * though a stale pointer leads to it: a leaf is merged away and its block is used again for the sibling of a
  * split of the same keys, while another client still has the address in its cache. The splitter is killed, or
  * paused, between the write of the sibling and that of the node. What the other client then writes is there
- * for everybody.
+ * for everybody. Likewise the leaves of a load that dies before its root is in place: nobody finds them.
  */
 #include "sim/dex_world.h"
 #include "sim/numbered.h"
@@ -146,8 +146,75 @@ static void client_task(void *arg)
     dex_leave_co(&self);
 }
 
+/* ---- a load that dies ------------------------------------------------------------------------ */
+
+static uint64_t fed;
+
+/* Gives pairs until all leaves but the last are written, then dies. */
+static bool feed_and_die(void *context, struct slice *key, struct slice *value)
+{
+    static uint64_t bytes, number;
+    if (fed == KEYS) {
+        rt_sleep_co(RT_NS_PER_MS / 4);
+        fabric_sim_kill(context);
+        return false;
+    }
+    number = NEW + fed;
+    *key = number_key(fed++, &bytes);
+    *value = slice_of(&number, sizeof(number));
+    return true;
+}
+
+static void loader_task(void *arg)
+{
+    struct dex_member self;
+    uint64_t key;
+
+    dex_join_co(arg, &self);
+    CHECK_OK(engine_create_co(&sherman_engine, self.session, "t", &shape));
+    struct engine *engine = open_co(&self, NULL);
+    for (uint64_t i = 0; i < KEYS; i++)
+        CHECK_OK(put_co(engine, i, i));
+    stage = FILLED;
+    reach_co(CACHED);
+    for (uint64_t i = KEYS; i-- > 0;)
+        CHECK_OK(engine_delete_co(engine, number_key(i, &key)));
+    rt_sleep_co(pool_grace_ns(self.pool) + 2 * LEASE_NS);
+    fed = 0;
+    enum pando_status status = engine_bulk_load_co(engine, feed_and_die, arg, 80);
+    CHECK(status != PANDO_OK);
+    stage = MERGED;
+    close_co(&self, engine);
+    dex_leave_co(&self);
+}
+
+static void reader_task(void *arg)
+{
+    struct dex_member self;
+    uint64_t key, value;
+    size_t size;
+
+    reach_co(FILLED);
+    dex_join_co(arg, &self);
+    struct engine *engine = open_co(&self, NULL);
+    learn_co(engine);
+    stage = CACHED;
+    reach_co(MERGED);
+    rt_sleep_co(20 * LEASE_NS);
+    for (uint64_t i = 0; i < KEYS; i++)
+        CHECK_STATUS(engine_get_co(engine, number_key(i, &key), &value, sizeof(value), &size),
+                     PANDO_NOT_FOUND);
+    close_co(&self, engine);
+    dex_leave_co(&self);
+    done = true;
+}
+
 int main(void)
 {
+    printf("a load dies\n");
+    dex_world_build(&place, 7, 9);
+    dex_world_run(&place, loader_task, reader_task);
+    CHECK(done);
     for (fault = NOTHING; fault < FAULTS; fault++) {
         printf("the splitter: %s\n", names[fault]);
         stage = BEGIN;

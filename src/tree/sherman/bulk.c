@@ -1,7 +1,9 @@
 /*
  * bulk.c - filling an empty table bottom-up: leaves from left to right, then one level after the
- * other. The root pointer is swapped last, so that a load that fails half-way changes
- * nothing: what it has written is given back.
+ * other. The root pointer is swapped when all is written, so that a load that fails half-way changes
+ * nothing: what it has written is given back. Until then nodes are unlinked (R21): the table may have had
+ * others in the same blocks, whose addresses clients still know. Then they are linked; what a death leaves
+ * unlinked is linked by whoever comes by it from the root.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +12,7 @@
 #include "tree/row/row.h"
 #include "tree/row/row_writer.h"
 #include "tree/row/taken.h"
+#include "tree/sherman/links.h"
 #include "tree/sherman/sherman_int.h"
 
 struct bulk {
@@ -18,6 +21,7 @@ struct bulk {
     unsigned fill;
     struct row_writer writer;
     struct taken taken;
+    struct links links;
 };
 
 static enum pando_status block_co(struct bulk *bulk, struct pool_block *block)
@@ -75,6 +79,8 @@ static enum pando_status leaf_flush_co(struct bulk *bulk, struct filling *fillin
     }
     uint8_t *buffer = row_writer_buffer_co(&bulk->writer);
     leaf_build(&self->table->layout, &header, filling->entries, filling->count, buffer);
+    if (!links_add(&bulk->links, header.address, buffer))
+        return PANDO_NO_MEMORY;
     row_writer_post(&bulk->writer, header.address);
     if (!row_add(row, header.low, header.address))
         return PANDO_NO_MEMORY;
@@ -185,6 +191,10 @@ static enum pando_status load_level_co(struct bulk *bulk, const struct row *belo
         }
         uint8_t *buffer = row_writer_buffer_co(&bulk->writer);
         inner_build(layout, &header, below->nodes[first].address, entries, count, buffer);
+        if (!links_add(&bulk->links, header.address, buffer)) {
+            status = PANDO_NO_MEMORY;
+            break;
+        }
         row_writer_post(&bulk->writer, header.address);
         if (!row_add(above, header.low, header.address))
             status = PANDO_NO_MEMORY;
@@ -196,9 +206,10 @@ static enum pando_status load_level_co(struct bulk *bulk, const struct row *belo
 }
 
 /* The old root was an empty leaf; nobody needs it. *placed: the new one is known to others, or may be. */
-static enum pando_status swap_root_co(struct sherman *self, const struct node_header *old,
+static enum pando_status swap_root_co(struct bulk *bulk, const struct node_header *old,
                                       fabric_address root, bool *placed)
 {
+    struct sherman *self = bulk->self;
     struct sherman_table *table = self->table;
     uint64_t found = 0;
     enum pando_status status =
@@ -207,6 +218,7 @@ static enum pando_status swap_root_co(struct sherman *self, const struct node_he
     if (status != PANDO_OK)
         return status == PANDO_STALE ? PANDO_EXISTS : status;
     atomic_store_explicit(&table->root, root, memory_order_release);
+    links_link_co(self, &bulk->links);
     struct pool_block block = {.address = old->address, .version = old->version + 1};
     return pool_free_co(self->base.session, &block, table->layout.node_bytes, false);
 }
@@ -252,7 +264,7 @@ static enum pando_status load_co(struct bulk *bulk, engine_feed_fn next, void *c
     if (status == PANDO_OK)
         status = written;
     if (status == PANDO_OK)
-        status = swap_root_co(self, &old, rows[level % 2].nodes[0].address, &placed);
+        status = swap_root_co(bulk, &old, rows[level % 2].nodes[0].address, &placed);
     if (status != PANDO_OK && !placed)
         taken_give_back_co(&bulk->taken);
     free(filling.bytes);
@@ -286,6 +298,7 @@ enum pando_status sherman_bulk_load_co(struct engine *engine, engine_feed_fn nex
         status = load_co(bulk, next, context);
     row_writer_fini(&bulk->writer);
     taken_free(&bulk->taken);
+    links_free(&bulk->links);
     scratch_give(self, bulk->scratch);
     free(bulk);
     return status;
