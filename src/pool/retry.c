@@ -90,14 +90,6 @@ enum pando_status pool_persist_co(struct pool_session *session, uint16_t node,
     }
 }
 
-enum pando_status pool_persist_unlock_co(struct pool_session *session, const struct pool_lock *lock,
-                                         struct fabric_op *ops, uint32_t count,
-                                         const atomic_bool *leaving)
-{
-    struct pool_once none = {0};
-    return pool_persist_unlock_once_co(session, lock, ops, count, &none, leaving);
-}
-
 /* How many of the first operations are not to be sent again, after a list that may have been applied in
  * part: nothing of it arrives any more. */
 static enum pando_status skip_co(struct pool_session *session, const struct pool_once *once,
@@ -112,19 +104,17 @@ static enum pando_status skip_co(struct pool_session *session, const struct pool
     return status;
 }
 
-enum pando_status pool_persist_unlock_once_co(struct pool_session *session,
-                                              const struct pool_lock *lock, struct fabric_op *ops,
-                                              uint32_t count, const struct pool_once *once,
-                                              const atomic_bool *leaving)
+/* After a list that failed with that status. */
+static enum pando_status unlock_again_co(struct pool_session *session, const struct pool_lock *lock,
+                                         struct fabric_op *ops, uint32_t count,
+                                         const struct pool_once *once, const atomic_bool *leaving,
+                                         enum pando_status status)
 {
-    uint32_t skip = 0;
     uint16_t node = fabric_address_node(lock->address);
     struct pool_retry retry = {.leaving = leaving};
+    uint32_t skip = 0;
     for (;;) {
         bool applied = false;
-        enum pando_status status = pool_submit_co(session, node, ops + skip, count - skip);
-        if (status == PANDO_OK)
-            return PANDO_OK;
         while (status != PANDO_OK) {
             if (status == PANDO_FENCED || status == PANDO_UNKNOWN)
                 return PANDO_UNKNOWN;
@@ -136,5 +126,27 @@ enum pando_status pool_persist_unlock_once_co(struct pool_session *session,
         }
         if (applied)
             return PANDO_OK;
+        status = pool_submit_co(session, node, ops + skip, count - skip);
+        if (status == PANDO_OK)
+            return PANDO_OK;
     }
+}
+
+enum pando_status pool_persist_unlock_once_co(struct pool_session *session,
+                                              const struct pool_lock *lock, struct fabric_op *ops,
+                                              uint32_t count, const struct pool_once *once,
+                                              const atomic_bool *leaving)
+{
+    enum pando_status status =
+        pool_submit_co(session, fabric_address_node(lock->address), ops, count);
+    return status == PANDO_OK ? PANDO_OK
+                              : unlock_again_co(session, lock, ops, count, once, leaving, status);
+}
+
+enum pando_status pool_persist_unlock_co(struct pool_session *session, const struct pool_lock *lock,
+                                         struct fabric_op *ops, uint32_t count,
+                                         const atomic_bool *leaving)
+{
+    static const struct pool_once none;
+    return pool_persist_unlock_once_co(session, lock, ops, count, &none, leaving);
 }

@@ -122,6 +122,7 @@ static enum pando_status repair_co(struct change *change)
     memcpy(image, change->scratch->node, layout->node_bytes);
     int mended = leaf_repair(layout, &change->header, image, deaths);
     if (mended > 0) {
+        change->lock.last = LAST_MENDS;
         change->lock.mended = (uint8_t)mended;
         change->lock.known = NULL;
         sherman_count(&self->table->repairs);
@@ -499,9 +500,11 @@ static enum pando_status lock_leaf_co(struct change *change, fabric_address addr
             sherman_lock_leaf_co(self, address, change->scratch->node, work, &change->lock);
         if (status != PANDO_OK || change->lock.local.done)
             return status;
-        enum sherman_fit fit = look(change, address);
-        if (fit == FIT_NOT && change->headless && moves > 0 && link_co(change, address, pointer_ns))
+        enum sherman_fit fit;
+        do
             fit = look(change, address);
+        while (fit == FIT_NOT && change->headless && moves > 0 &&
+               link_co(change, address, pointer_ns));
         if (fit == FIT) {
             change->lock.known = change->scratch->node;
             return PANDO_OK;

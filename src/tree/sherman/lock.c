@@ -24,23 +24,19 @@ static void lock_forget(struct sherman *self, struct sherman_lock *lock)
     lock->held = false;
 }
 
-/* What one try for a lock came to. */
-struct attempt {
-    bool taken;     /* it is ours */
-    bool at_once;   /* it was free, but marked: the word is made for that now, try again */
-    unsigned marks; /* how often that happened */
-    uint64_t found; /* else the word that was there */
-};
+enum { MARKED = 1 }; /* a free word, which nobody's is */
 
-/* One try: CAS, and the node's READ behind it or in a list of its own. The first expects 0. */
+/* One try: CAS, and the node's READ behind it or in a list of its own. The first expects 0. *found is 0 if
+ * the lock is ours; MARKED if it was free with another word than expected, which the next try expects; else
+ * who has it. */
 static enum pando_status try_co(struct sherman *self, struct sherman_lock *lock,
-                                fabric_address node, uint8_t *bytes, struct attempt *attempt)
+                                fabric_address node, uint8_t *bytes, uint64_t *found)
 {
     struct sherman_table *table = self->table;
     uint16_t target = fabric_address_node(lock->global.address);
+    uint64_t expected = pool_lock_deaths(lock->global.word);
     struct fabric_op ops[] = {
-        fabric_cas(fabric_address_offset(lock->global.address), pool_lock_deaths(lock->global.word),
-                   lock->global.word),
+        fabric_cas(fabric_address_offset(lock->global.address), expected, lock->global.word),
         fabric_read(fabric_address_offset(node), bytes, table->layout.node_bytes),
     };
     bool together = table->on.lockread && bytes != NULL;
@@ -48,16 +44,13 @@ static enum pando_status try_co(struct sherman *self, struct sherman_lock *lock,
     if (status != PANDO_OK)
         return status;
     /* After a broken endpoint an earlier try of ours may have gone through. */
-    uint64_t old = ops[0].old;
-    attempt->taken = old == pool_lock_deaths(lock->global.word) || old == lock->global.word;
-    if (attempt->taken)
+    if (ops[0].old == expected || ops[0].old == lock->global.word)
         return together || bytes == NULL ? PANDO_OK
                                          : pool_submit_co(self->base.session, target, &ops[1], 1);
-    attempt->found = old;
-    if (pool_lock_free(old)) {
-        lock->global.word = pool_lock_taken_from(lock->global.word, old);
-        attempt->at_once = attempt->marks++ < AT_ONCE;
-        attempt->found = 0;
+    *found = ops[0].old;
+    if (pool_lock_free(ops[0].old)) {
+        lock->global.word = pool_lock_taken_from(lock->global.word, ops[0].old);
+        *found = MARKED;
     }
     return PANDO_OK;
 }
@@ -67,28 +60,30 @@ static enum pando_status global_lock_co(struct sherman *self, struct sherman_loc
 {
     struct pool_backoff backoff = {.few = self->table->on.hierarchical};
     uint64_t deadline_ns = rt_coarse_ns() + PATIENCE_LEASES * pool_lease_ns(self->table->pool);
-
+    unsigned marks = 0;
     enum pando_status status;
     bool unknown = false; /* whether it is ours */
 
     lock->global.word = pool_lock_new_word(self->table->pool);
-    for (unsigned marks = 0;;) {
-        struct attempt attempt = {.marks = marks};
-        status = try_co(self, lock, node, bytes, &attempt);
-        if (status == PANDO_OK && attempt.taken)
+    for (;;) {
+        uint64_t found = 0;
+        status = try_co(self, lock, node, bytes, &found);
+        if (status == PANDO_OK && found == 0)
             return PANDO_OK;
         unknown = status != PANDO_OK;
         if ((status != PANDO_OK && status != PANDO_BROKEN) || !self->table->on.locks)
             break;
-        marks = attempt.marks;
-        if (attempt.at_once)
-            continue;
+        if (found == MARKED) {
+            found = 0;
+            if (marks++ < AT_ONCE)
+                continue;
+        }
         fabric_endpoint_counters(
             pool_endpoint(self->base.session, fabric_address_node(lock->global.address)))
             ->retries++;
         if (self->table->on.backoff || status == PANDO_BROKEN)
-            status = pool_lock_backoff_co(self->base.session, lock->global.address, attempt.found,
-                                          &backoff);
+            status =
+                pool_lock_backoff_co(self->base.session, lock->global.address, found, &backoff);
         else
             status = rt_now_ns() > deadline_ns ? PANDO_TIMEOUT : PANDO_OK;
         if (status != PANDO_OK)
@@ -169,16 +164,18 @@ enum pando_status sherman_try_lock_co(struct sherman *self, fabric_address node,
                                       struct sherman_lock *lock)
 {
     struct sherman_table *table = self->table;
-    struct attempt attempt = {0};
+    uint64_t found = 0;
 
     *lock = (struct sherman_lock){.global.address = lock_address(self, node), .node = node};
     if (table->on.hierarchical && !local_lock_try(table->locks, lock->global.address, &lock->local))
         return PANDO_BUSY;
     lock->held = true;
     lock->global.word = pool_lock_new_word(table->pool);
-    enum pando_status status = try_co(self, lock, node, NULL, &attempt);
-    if (status == PANDO_OK && attempt.at_once)
-        status = try_co(self, lock, node, NULL, &attempt);
+    enum pando_status status = try_co(self, lock, node, NULL, &found);
+    if (status == PANDO_OK && found == MARKED) {
+        found = 0;
+        status = try_co(self, lock, node, NULL, &found);
+    }
     if (status == PANDO_BROKEN) {
         /* It may have been taken: find out, and let go of it. */
         bool free_now;
@@ -189,7 +186,7 @@ enum pando_status sherman_try_lock_co(struct sherman *self, fabric_address node,
             status = PANDO_BUSY;
         else
             pool_lock_owe(self->base.session, &lock->global);
-    } else if (status == PANDO_OK && !attempt.taken) {
+    } else if (status == PANDO_OK && found != 0) {
         status = PANDO_BUSY;
     }
     if (status != PANDO_OK)
@@ -225,7 +222,7 @@ static struct local_lock_gift gift_of(const struct sherman *self, const struct s
 static const uint64_t *free_word(const struct sherman_lock *lock)
 {
     unsigned deaths = pool_lock_deaths(lock->global.word);
-    if (deaths < POOL_LOCK_DEATHS_MAX)
+    if (lock->last == LAST_MENDS && deaths < POOL_LOCK_DEATHS_MAX)
         deaths -= lock->mended < deaths ? lock->mended : deaths;
     return &pool_lock_frees[deaths];
 }
@@ -252,12 +249,19 @@ static enum pando_status release_early_co(struct sherman *self, struct sherman_l
     return status;
 }
 
-/* The sibling, which is first, is not written again once the node refers to it. */
+/* The sibling, which is first, is not written again once the node is replaced, by one of the next version. */
 static enum pando_status commit_split_co(struct sherman *self, const struct sherman_lock *lock,
                                          struct fabric_op *ops, uint32_t count)
 {
-    struct pool_once once = {
-        .count = 1, .word_at = lock->node + POOL_BLOCK_VERSION, .word = lock->version};
+    struct pool_once once = {.count = 1, .word_at = lock->node + POOL_BLOCK_VERSION};
+    uint32_t node = 1;
+
+    while (node < count && ops[node].offset != fabric_address_offset(lock->node))
+        node++;
+    pando_assert(node < count);
+    memcpy(&once.word, (const uint8_t *)ops[node].write_from + POOL_BLOCK_VERSION,
+           sizeof(once.word));
+    once.word--;
     return pool_persist_unlock_once_co(self->base.session, &lock->global, ops, count, &once, NULL);
 }
 
@@ -271,9 +275,7 @@ enum pando_status sherman_commit_co(struct sherman *self, struct sherman_lock *l
 
     pando_assert(lock->held);
     lock->local.word = lock->global.word;
-    /* Whoever mended a cell takes the mark away with its release: it is not handed over. Nor is a list
-     * sent again as it is that begins with a sibling. */
-    bool handover = table->on.hierarchical && lock->mended == 0 && !lock->splits &&
+    bool handover = table->on.hierarchical && lock->last == LAST_PLAIN &&
                     local_lock_successor(table->locks, &lock->local);
     if (handover && !table->on.completed)
         return hand_over_early_co(self, lock, ops, count);
@@ -288,9 +290,10 @@ enum pando_status sherman_commit_co(struct sherman *self, struct sherman_lock *l
         }
     } else {
         fabric_write_at(&ops[count], word_at, free_word(lock), sizeof(uint64_t));
-        status = lock->splits ? commit_split_co(self, lock, ops, count + 1)
-                              : pool_persist_unlock_co(self->base.session, &lock->global, ops,
-                                                       count + 1, NULL);
+        status =
+            lock->last == LAST_SPLITS
+                ? commit_split_co(self, lock, ops, count + 1)
+                : pool_persist_unlock_co(self->base.session, &lock->global, ops, count + 1, NULL);
     }
     struct local_lock_gift gift = {0};
     if (handover && status == PANDO_OK)

@@ -141,14 +141,20 @@ PANDO_MUST_CHECK enum pando_status sherman_root_co(struct sherman *self, bool fr
 
 /* ---- lock.c: nodes under locks --------------------------------------------------------------- */
 
+/* What is special of the last list under a lock: then it is not handed over. */
+enum sherman_last {
+    LAST_PLAIN,
+    LAST_MENDS,  /* its release takes marks away */
+    LAST_SPLITS, /* it begins with a sibling, see split.c: it is not sent again as it is */
+};
+
 struct sherman_lock {
     struct pool_lock global;
     struct local_lock_grant local;
     bool held;
-    bool alone;       /* the local one only: global.word is 0 */
-    uint8_t mended;   /* torn cells that were mended under it */
-    bool splits;      /* the last list begins with the sibling: see split.c */
-    uint64_t version; /* then: the node's, before that list */
+    bool alone;     /* the local one only: global.word is 0 */
+    uint8_t last;   /* enum sherman_last */
+    uint8_t mended; /* with LAST_MENDS: how many torn cells */
     fabric_address node;
     uint8_t *known; /* the node's bytes as they were read; NULL: they are not to be passed on */
 };

@@ -74,7 +74,7 @@ static enum pando_status replace_co(struct sherman *self, struct sherman_lock *l
             fabric_write(fabric_address_offset(sibling), scratch->sibling, bytes);
         if (fabric_address_node(sibling) == node && table->on.combine && !lock->alone) {
             ops[count++] = write;
-            lock->splits = true;
+            lock->last = LAST_SPLITS;
         } else {
             status = sherman_write_co(self, fabric_address_node(sibling), &write, 1);
             if (status != PANDO_OK)
@@ -90,7 +90,7 @@ static enum pando_status replace_co(struct sherman *self, struct sherman_lock *l
         ops[count++] = fabric_write(fabric_address_offset(slot), scratch->intent, size);
     }
     ops[count++] = fabric_write(fabric_address_offset(address), scratch->image, bytes);
-    if (lock->splits) {
+    if (lock->last == LAST_SPLITS) {
         ops[count++] =
             fabric_cas(fabric_address_offset(sibling), *unlinked, node_link_word(*unlinked));
         *unlinked = 0;
@@ -181,7 +181,6 @@ enum pando_status sherman_rewrite_co(struct sherman *self, struct sherman_lock *
     struct node_header right = halve(self, &left, middle, &block);
     leaf_build(layout, &left, entries, keep, scratch->image);
     leaf_build(layout, &right, entries + keep, count - keep, scratch->sibling);
-    lock->version = header->version;
     uint64_t unlinked = 0;
     status = replace_co(self, lock, scratch, header->address, block.address, &unlinked);
     if (status != PANDO_OK)
@@ -304,7 +303,6 @@ static enum pando_status insert_separator_co(struct sherman *self, struct sherma
                 scratch->sibling);
     uint8_t level = header->level;
     uint64_t unlinked = 0;
-    lock->version = header->version;
     status = replace_co(self, lock, scratch, header->address, block.address, &unlinked);
     if (status != PANDO_OK)
         return status;
