@@ -28,16 +28,23 @@ void sherman_key_text(struct slice key, char out[SHERMAN_KEY_TEXT])
     snprintf(out + used, SHERMAN_KEY_TEXT - used, "%s", key.size > SHOWN ? "..." : "");
 }
 
-/* Whether it was not said lately of this very node. */
+/* Whether it was not said lately of this very node: operations meet it again and again. */
 static bool worth_saying(struct sherman_table *table, fabric_address address)
 {
+    enum { SAID = sizeof(table->said) / sizeof(table->said[0]) };
     uint64_t now_ns = rt_now_ns();
-    bool same = atomic_exchange(&table->damage_said, address) == address;
-    uint64_t said_ns = atomic_load(&table->damage_said_ns);
-    if (same && now_ns - said_ns < SAY_AGAIN_NS)
-        return false;
-    atomic_store(&table->damage_said_ns, now_ns);
-    return true;
+    unsigned i = 0;
+
+    rt_latch_lock(&table->handles_latch);
+    while (i < SAID && table->said[i].address != address)
+        i++;
+    bool worth = i == SAID || now_ns - table->said[i].at_ns >= SAY_AGAIN_NS;
+    if (i == SAID)
+        i = table->said_next++ % SAID;
+    if (worth)
+        table->said[i] = (struct damage_said){address, now_ns};
+    rt_latch_unlock(&table->handles_latch);
+    return worth;
 }
 
 enum pando_status sherman_damaged(struct sherman *self, fabric_address address, struct slice key,
@@ -114,6 +121,12 @@ enum pando_status sherman_suspect_co(struct sherman *self, const struct sherman_
             status = sherman_link_co(self, address, scratch->node);
             leads = false;
             if (status == PANDO_STALE)
+                status = PANDO_OK;
+        } else if (status == PANDO_OK && leads) {
+            /* Once more: what was read may have been damaged on its way. */
+            status = sherman_read_co(self, address, scratch->node, &header);
+            leads = status == PANDO_STALE;
+            if (leads)
                 status = PANDO_OK;
         }
         enum pando_status released = sherman_unlock_co(self, &lock);

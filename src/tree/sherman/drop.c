@@ -31,8 +31,12 @@ static enum pando_status free_blobs_co(struct sherman *self, struct scratch *scr
     uint32_t count;
     enum pando_status status = PANDO_OK;
 
-    if (!entries_of(self, scratch, header, &count))
-        return PANDO_CORRUPT;
+    if (!entries_of(self, scratch, header, &count)) {
+        /* The rest of the table is worth having back. */
+        log_warn("lost the memory of long values of a damaged leaf",
+                 log_u64("table", self->table->id), log_hex("leaf", header->address));
+        return PANDO_OK;
+    }
     for (uint32_t i = 0; i < count && status == PANDO_OK; i++) {
         blob_ref blob;
         if ((scratch->entries[i].flags & NODE_FLAG_BLOB) == 0)

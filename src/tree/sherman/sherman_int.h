@@ -35,6 +35,11 @@ struct sherman_switches {
         separator, dead, proof;
 };
 
+struct damage_said {
+    fabric_address address;
+    uint64_t at_ns;
+};
+
 struct sherman_table {
     struct engine_table base;
     struct pool *pool;
@@ -47,9 +52,10 @@ struct sherman_table {
     _Atomic uint64_t root;       /* as last seen */
     _Atomic uint32_t root_level; /* likewise */
     _Atomic uint64_t rereads, splits, merges, repairs, damage;
-    _Atomic uint64_t damage_said, damage_said_ns; /* which node was logged last, and when */
-    struct rt_latch handles_latch;
-    struct list handles;             /* of struct sherman */
+    struct rt_latch handles_latch; /* of what follows */
+    struct list handles;           /* of struct sherman */
+    struct damage_said said[8];    /* which damaged nodes were logged last, and when */
+    unsigned said_next;
     uint64_t gone_hits, gone_misses; /* of those that are no more */
 };
 

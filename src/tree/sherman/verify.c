@@ -326,9 +326,8 @@ static void note(struct walk *walk, const struct range *range, enum verdict verd
     if (walk->error_used >= walk->error_bytes)
         return;
     int size = snprintf(walk->error + walk->error_used, walk->error_bytes - walk->error_used,
-                        "%stable %u, memory node %u, offset 0x%llx, keys from \"%s\" to %s%s%s: %s",
-                        walk->error_used > 0 ? "\n" : "", walk->self->table->id,
-                        fabric_address_node(complaint->address),
+                        "%smemory node %u, offset 0x%llx, keys from \"%s\" to %s%s%s: %s",
+                        walk->error_used > 0 ? "\n" : "", fabric_address_node(complaint->address),
                         (unsigned long long)fabric_address_offset(complaint->address), low,
                         range->no_high ? "the last" : "\"", high, range->no_high ? "" : "\"",
                         complaint->what);
