@@ -250,7 +250,7 @@ static enum pando_status check_life_co(struct pool_session *session, uint16_t no
     struct fabric_op read = fabric_read(pool->first + offsetof(struct pool_superblock, locks_life),
                                         &life, sizeof(life));
     enum pando_status status = fabric_submit_co(session->endpoints[node], &read, 1);
-    if (status != PANDO_OK || life == pool->supers[node].locks_life)
+    if (status != PANDO_OK || life == pool->supers[node].locks_life || pool_broken.lost_locks)
         return status;
     log_warn("a memory node has lost its lock table, and this member's locks with it",
              log_u64("node", node));

@@ -17,6 +17,7 @@ static inline void break_rule(int argc, char **argv)
         bool *broken;
     } rules[] = {{"grace", &pool_broken.grace},
                  {"floor", &pool_broken.floor},
+                 {"lost-locks", &pool_broken.lost_locks},
                  {"old-reads", &pool_broken.old_reads}};
     bool known = argc == 1;
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]) && argc == 2; i++) {

@@ -5,6 +5,7 @@
  */
 #include "base/log.h"
 #include "fabric/sim/fabric_sim.h"
+#include "lib/broken.h"
 #include "lib/check.h"
 #include "pool/intent.h"
 #include "pool/memnode.h"
@@ -198,6 +199,10 @@ static void run(bool with_intent)
 int main(int argc, char **argv)
 {
     log_set_level(LOG_LEVEL_ERROR);
+    if (argc == 2 && strcmp(argv[1], "lost-locks") == 0) {
+        break_rule(argc, argv);
+        argc = 1;
+    }
     if (argc < 2 || strcmp(argv[1], "plain") == 0)
         run(false);
     if (argc < 2 || strcmp(argv[1], "intent") == 0)
