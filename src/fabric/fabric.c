@@ -337,6 +337,12 @@ bool fabric_fenced(const struct fabric *fabric, struct fabric_identity identity)
     return fabric->window != NULL && window_fenced(fabric->window, identity);
 }
 
+void fabric_saw(const struct fabric *fabric, struct fabric_identity identity)
+{
+    if (fabric->window != NULL)
+        (void)window_admit(fabric->window, identity);
+}
+
 void fabric_close(struct fabric *fabric)
 {
     fabric->ops->close(fabric);

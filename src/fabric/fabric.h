@@ -274,6 +274,10 @@ PANDO_MUST_CHECK enum pando_status fabric_self_write(struct fabric *fabric, uint
 /* Whether this identity is shut out at this process's window. */
 bool fabric_fenced(const struct fabric *fabric, struct fabric_identity identity);
 
+/* Says that this identity has been seen in the pool: its member's earlier incarnations are over. Call
+ * it for members that may not have connected here, so that their fences do not grow old. */
+void fabric_saw(const struct fabric *fabric, struct fabric_identity identity);
+
 /* Closes the process's part of the fabric; every endpoint is disconnected by then. */
 void fabric_close(struct fabric *fabric);
 

@@ -325,6 +325,8 @@ static void look_at_co(struct monitor *monitor, uint16_t member, uint64_t now_ns
 
     if (word != watch->word) {
         struct pool_heartbeat former = pool_heartbeat_unpack(watch->word);
+        if (former.incarnation != beat.incarnation)
+            fabric_saw(monitor->pool->fabric, (struct fabric_identity){member, beat.incarnation});
         /* Also at the first look: it may have been here before. */
         if (former.incarnation != beat.incarnation || beat.state == POOL_FREE ||
             pool_heartbeat_partial(&former) != pool_heartbeat_partial(&beat))

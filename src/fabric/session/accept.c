@@ -118,7 +118,7 @@ static enum pando_status admit_co(struct acceptance *acceptance)
     enum pando_status status = session_drop_co(server, &filter);
     session->identity = acceptance->claim.identity;
     session->endpoint_id = acceptance->claim.endpoint_id;
-    if (status == PANDO_OK && window_fenced(server->window, session->identity))
+    if (status == PANDO_OK && !window_admit(server->window, session->identity))
         status = PANDO_FENCED;
     if (status == PANDO_OK && session->state != SESSION_CLOSED)
         status =

@@ -33,7 +33,7 @@ static enum pando_status connect_self(struct shm_endpoint *endpoint)
 {
     struct shm_fabric *fabric = shm_fabric_of(endpoint->base.fabric);
 
-    if (window_fenced(&fabric->window, endpoint->base.identity))
+    if (!window_admit(&fabric->window, endpoint->base.identity))
         return PANDO_FENCED;
     endpoint->window = &fabric->window;
     endpoint->base.target = fabric->base.target;

@@ -38,7 +38,7 @@ enum pando_status shm_attach(struct shm_fabric *fabric, struct fabric_identity i
 {
     struct window_attachment *slot = slot_of(fabric, identity.member);
 
-    if (window_fenced(&fabric->window, identity))
+    if (!window_admit(&fabric->window, identity))
         return PANDO_FENCED;
     who.incarnation = identity.incarnation;
     *fresh = slot->process == 0 || !same_process(*slot, who);

@@ -116,7 +116,8 @@ static void rpc_serve(struct rpc *rpc)
     rpc->served_window = window_id(&rpc->target->window);
     if (rpc->kind == RPC_RECONNECT)
         sim_transfers_end_session(rpc->target, rpc->endpoint_id);
-    if (rpc->kind != RPC_FENCE && window_fenced(&rpc->target->window, rpc->identity)) {
+    if (rpc->kind != RPC_FENCE && !(known ? window_admit(&rpc->target->window, rpc->identity)
+                                          : !window_fenced(&rpc->target->window, rpc->identity))) {
         send_reply(rpc, PANDO_FENCED);
         return;
     }

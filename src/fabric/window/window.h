@@ -130,4 +130,8 @@ window_read_now(const struct window *window, uint64_t offset, void *to, size_t s
 void window_fence(const struct window *window, struct fabric_identity identity);
 bool window_fenced(const struct window *window, struct fabric_identity identity);
 
+/* Looks at the fence of somebody who asks to be let in: false if it is shut out. Otherwise the fence
+ * of its member, if there is one, moves up to the incarnation before: see window.c. Any thread. */
+bool window_admit(const struct window *window, struct fabric_identity identity);
+
 #endif

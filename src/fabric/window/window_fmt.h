@@ -11,7 +11,7 @@
  *      32     8   times it was opened
  *      40     8   window id: random, made when the window is formatted; never 0
  *    4096  8192   fences: 1,024 words; word m holds 1 << 16 | i when incarnation i and all
- *                 before it of member m are shut out, 0 when none is
+ *                 before it of member m are shut out, 0 when none ever was; moves on (window.c)
  *   12288 16384   attachments of shm clients: 1,024 x {process id 4, incarnation 4, start time 8}
  *   28672  4096   unused
  *   32768         first byte of the users
