@@ -23,6 +23,7 @@ struct settings {
     const char *listen, *advertise;
     const char *shm, *verbs;
     uint64_t size, node, threads;
+    const char *replace;
     const char *secret_file, *tls_cert, *tls_key, *tls_ca;
     const char *log_level, *metrics;
 };
@@ -56,6 +57,14 @@ static const struct config_option options[] = {
      .help = "Which memory node of the pool this is, counted from 0.",
      .default_text = "0",
      CONFIG_U64_INTO(struct settings, node)},
+    {.name = "replace",
+     .metavar = "N",
+     .help =
+         "Be memory node N in place of one whose memory is lost for good, with an empty window. "
+         "The pool takes it when the next client joins; tables that had memory in the lost one "
+         "answer CORRUPT until they are dropped, the others go on. Node 0 cannot be replaced. "
+         "For example: pando memory --replace 1 --shm fresh --size 8G",
+     CONFIG_TEXT_INTO(struct settings, replace)},
     {.name = "threads",
      .metavar = "N",
      .help = "Server threads, with --listen.",
@@ -88,6 +97,15 @@ static const struct config_command command = {
     .options = options,
     .option_count = sizeof(options) / sizeof(options[0]),
 };
+
+/* --replace says which node this is. */
+static bool replaced_node(const char *text, uint64_t *node)
+{
+    if (parse_u64(text, node) == PANDO_OK)
+        return true;
+    (void)cmd_usage("memory", "--replace: '%.32s' is not a node's number; use for example 1", text);
+    return false;
+}
 
 /* ---- what can be seen to be wrong before anything is opened ---------------------------------- */
 
@@ -122,6 +140,10 @@ static int check(const struct settings *settings)
                          "--advertise: '%.64s' is not host:port; use for example "
                          "10.0.0.1:7000",
                          settings->advertise);
+    if (settings->replace != NULL && settings->node == 0)
+        return cmd_usage("memory",
+                         "--replace: node 0 has the pool's members and tables and cannot be "
+                         "replaced; to begin anew, start every node with an empty window");
     if (settings->node > NODE_MAX)
         return cmd_usage("memory", "--node: %llu is too large; use 0 to %d",
                          (unsigned long long)settings->node, NODE_MAX);
@@ -305,7 +327,8 @@ static void block_signals(sigset_t *signals)
 
 static int serve(struct node *node)
 {
-    struct memnode_options memory = {.work = store_memory_work};
+    struct memnode_options memory = {.work = store_memory_work,
+                                     .replace = node->settings->replace != NULL};
     sigset_t signals;
     int got;
 
@@ -347,6 +370,8 @@ int cmd_memory(int argc, char **argv)
         goto out;
     result = EXIT_USAGE;
     if (!cmd_log_level("memory", settings.log_level))
+        goto out;
+    if (settings.replace != NULL && !replaced_node(settings.replace, &settings.node))
         goto out;
     result = check(&settings);
     if (result != EXIT_OK)

@@ -61,6 +61,12 @@ static void content_co(void *context, struct metrics *out)
     metrics_build(out);
     metrics_family(out, "pando_uptime_seconds", METRICS_GAUGE, "Time since the node began.");
     metrics_double(out, "pando_uptime_seconds", NULL, (double)(rt_now_ns() - self->begin_ns) / 1e9);
+    char labels[64];
+    snprintf(labels, sizeof(labels), "id=\"%016llx\"",
+             (unsigned long long)fabric_window_id(self->fabric));
+    metrics_family(out, "pando_memory_window_info", METRICS_GAUGE,
+                   "1, with the id of the window: another id is another memory.");
+    metrics_u64(out, "pando_memory_window_info", labels, 1);
     put_served(self, out);
     memnode_stats(self->memnode, &stats);
     metrics_nodes(out, &stats, fabric_self(self->fabric), 1);

@@ -10,6 +10,15 @@ static const char *const state_names[] = {"free", "joining", "alive", "being rec
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
+static void look_at_windows(struct pool_view *view, const struct pool *pool)
+{
+    uint16_t node;
+    for (unsigned i = 0; i < view->nodes; i++)
+        view->windows[i] = pool_window(pool, (uint16_t)i);
+    for (unsigned i = 0; i < view->table_count; i++)
+        view->lost[i] = pool_table_lost(pool, &view->tables[i], &node) ? node : -1;
+}
+
 static enum pando_status look_co(struct pool_view *view, struct pool_session *session)
 {
     enum pando_status status =
@@ -18,6 +27,8 @@ static enum pando_status look_co(struct pool_view *view, struct pool_session *se
         status = pool_table_list_co(session, view->tables, &view->table_count);
     for (unsigned node = 0; node < view->nodes && status == PANDO_OK; node++)
         status = pool_node_stats_co(session, (uint16_t)node, &view->stats[node]);
+    if (status == PANDO_OK)
+        look_at_windows(view, pool_session_pool(session));
     return status;
 }
 
@@ -30,9 +41,12 @@ void pool_view_co(struct pool_view *view, struct fabric *fabric, unsigned nodes)
     *view = (struct pool_view){.status = PANDO_NO_MEMORY, .nodes = nodes};
     snprintf(view->error, sizeof(view->error), "out of memory");
     view->stats = calloc(nodes, sizeof(*view->stats));
+    view->windows = calloc(nodes, sizeof(*view->windows));
+    view->lost = calloc(POOL_TABLES, sizeof(*view->lost));
     view->members = calloc(POOL_MEMBERS, sizeof(*view->members));
     view->tables = calloc(POOL_TABLES, sizeof(*view->tables));
-    if (view->stats == NULL || view->members == NULL || view->tables == NULL)
+    if (view->stats == NULL || view->members == NULL || view->tables == NULL ||
+        view->windows == NULL || view->lost == NULL)
         return;
     view->status = pool_join_co(fabric, &options, &pool, view->error, sizeof(view->error));
     if (view->status != PANDO_OK)
@@ -53,6 +67,8 @@ void pool_view_co(struct pool_view *view, struct fabric *fabric, unsigned nodes)
 void pool_view_free(struct pool_view *view)
 {
     free(view->stats);
+    free(view->windows);
+    free(view->lost);
     free(view->members);
     free(view->tables);
 }
@@ -64,7 +80,8 @@ static const char *state_name(enum pool_member_state state)
     return (unsigned)state < 4 ? state_names[state] : "damaged";
 }
 
-static void print_node(const struct pool_node_stats *stats, unsigned node, FILE *out)
+static void print_node(const struct pool_node_stats *stats, const struct pool_window *window,
+                       unsigned node, FILE *out)
 {
     char used[FORMAT_SIZE_MAX], all[FORMAT_SIZE_MAX], spare[FORMAT_SIZE_MAX];
     char reserve[FORMAT_SIZE_MAX];
@@ -72,13 +89,14 @@ static void print_node(const struct pool_node_stats *stats, unsigned node, FILE 
         out,
         "memory %-3u %s of %s given out, %s of that free again, %s in reserve; %" PRIu64
         " grants, %" PRIu64 " returns, %" PRIu64 " sweeps, %" PRIu64 " refused, started %" PRIu64
-        " times\n",
+        " times; window %016" PRIx64 "%s\n",
         node,
         format_size(used, sizeof(used), (stats->chunks - stats->chunks_free) * POOL_CHUNK_BYTES),
         format_size(all, sizeof(all), stats->chunks * POOL_CHUNK_BYTES),
         format_size(spare, sizeof(spare), stats->blocks_free_bytes),
         format_size(reserve, sizeof(reserve), stats->chunks_reserved * POOL_CHUNK_BYTES),
-        stats->grants, stats->returns, stats->sweeps, stats->refusals, stats->starts);
+        stats->grants, stats->returns, stats->sweeps, stats->refusals, stats->starts, window->id,
+        window->since != 0 ? ", which replaced a lost one" : "");
     if (stats->chunks_damaged > 0)
         fprintf(out,
                 "memory %-3u DAMAGED: %" PRIu64 " chunks are not used any more; pando table verify "
@@ -90,7 +108,7 @@ void pool_view_print(const struct pool_view *view, FILE *out)
 {
     fprintf(out, "id       %016" PRIx64 "\n", view->id);
     for (unsigned i = 0; i < view->nodes; i++)
-        print_node(&view->stats[i], i, out);
+        print_node(&view->stats[i], &view->windows[i], i, out);
     for (unsigned i = 0; i < view->member_count; i++) {
         const struct pool_member *member = &view->members[i];
         fprintf(out, "member %-3u %s, incarnation %u%s%s%s\n", member->member,
@@ -100,8 +118,11 @@ void pool_view_print(const struct pool_view *view, FILE *out)
     }
     for (unsigned i = 0; i < view->table_count; i++) {
         const struct pool_entry *table = &view->tables[i];
-        fprintf(out, "table    %s: engine %s, keys to %u B, values inline to %u B\n", table->name,
+        fprintf(out, "table    %s: engine %s, keys to %u B, values inline to %u B", table->name,
                 table->engine, table->key_max, table->value_inline);
+        if (view->lost[i] >= 0)
+            fprintf(out, "; damaged: memory on node %d is lost, drop it", view->lost[i]);
+        fputc('\n', out);
     }
     if (view->table_count == 0)
         fprintf(out, "table    none\n");
@@ -137,6 +158,10 @@ void pool_view_json(const struct pool_view *view, struct json *json)
         field_u64(json, "starts", stats->starts);
         field_u64(json, "chunks_damaged", stats->chunks_damaged);
         field_u64(json, "intents_damaged", stats->intents_damaged);
+        char id[17];
+        snprintf(id, sizeof(id), "%016" PRIx64, view->windows[i].id);
+        field_text(json, "window", id);
+        field_u64(json, "replaced", view->windows[i].since != 0);
         json_end_object(json);
     }
     json_end_array(json);
@@ -159,6 +184,7 @@ void pool_view_json(const struct pool_view *view, struct json *json)
         field_text(json, "engine", view->tables[i].engine);
         field_u64(json, "key_max", view->tables[i].key_max);
         field_u64(json, "value_inline", view->tables[i].value_inline);
+        field_u64(json, "damaged", view->lost[i] >= 0);
         json_end_object(json);
     }
     json_end_array(json);

@@ -11,11 +11,13 @@
 
 struct pool_view {
     enum pando_status status; /* OK: the rest is there */
-    char error[256];
+    char error[512];
     uint64_t id;
     struct fabric_identity self; /* the member that looks */
     unsigned nodes, member_count, table_count;
     struct pool_node_stats *stats; /* of each node */
+    struct pool_window *windows;   /* of each node */
+    int *lost;                     /* of each table: the node it has lost memory on, or -1 */
     struct pool_member *members;
     struct pool_entry *tables;
 };

@@ -50,6 +50,15 @@ enum pando_status engine_entry_open_co(struct pool_session *session, const char 
         snprintf(error, error_bytes, "table '%s' has no number: its entry is damaged", name);
         return PANDO_CORRUPT;
     }
+    uint16_t node;
+    if (name[0] != '#' && pool_table_lost(pool_session_pool(session), &entry, &node)) {
+        snprintf(
+            error, error_bytes,
+            "table '%s' is damaged: what it had on memory node %u is lost, that node was replaced; "
+            "`pando table drop %s`, and load it again if you have a dump",
+            name, node, name);
+        return PANDO_CORRUPT;
+    }
     if (entry.words[WORD_FORMAT] != format) {
         snprintf(error, error_bytes, "table '%s' was made by another version of this engine", name);
         return PANDO_VERSION;

@@ -8,7 +8,8 @@
  *                    24   each: address 8, version 8
  *   RETURN  request   0 4 block bytes   4 4 blocks   8 each: address 8, version 8
  *           reply     empty
- *   SWEEP   request   0 2 member   2 2 incarnation   4 4 zero
+ *   SWEEP   request   0 2 member   2 2 incarnation   4 4 zero: takes back what that member held
+ *                     or 0 4 zero   4 4 table: and all blocks of a table that nobody uses any more
  *           reply     0 8 blocks and 8 8 chunks taken back
  *   STATS   request   empty
  *           reply     struct pool_node_stats
@@ -62,7 +63,7 @@ struct pool_return_request {
 struct pool_sweep_request {
     uint16_t member;
     uint16_t incarnation;
-    uint32_t zero;
+    uint32_t table; /* with member 0 */
 };
 
 struct pool_sweep_reply {

@@ -118,6 +118,7 @@ static enum pando_status create_locked_co(struct pool_session *session, struct p
     *out = (struct pool_entry){
         .root = options->root,
         .table = number_new(entries),
+        .uses = pool_uses_pack((struct pool_uses){.epoch = session->pool->epoch}),
         .key_max = options->key_max,
         .value_inline = options->value_inline,
     };
@@ -132,6 +133,7 @@ static enum pando_status create_locked_co(struct pool_session *session, struct p
     enum pando_status status = pool_submit_co(session, 0, ops, 2);
     out->state = POOL_ENTRY_LIVE;
     *creation->slot = free_slot;
+    pool_uses_learn(session->pool, free_slot, out);
     return status;
 }
 
@@ -223,6 +225,7 @@ enum pando_status pool_table_open_co(struct pool_session *session, const char *n
         } else {
             *slot = found;
             *out = entries[found];
+            pool_uses_learn(session->pool, found, out);
         }
     }
     free(entries);

@@ -80,7 +80,9 @@ static enum pando_status announce_co(struct pool *pool, struct fabric_endpoint *
                                      const char *name)
 {
     uint16_t member = pool->identity.member;
-    struct pool_record record = {.lease_ns = pool->lease_ns, .node = fabric_self(pool->fabric)};
+    struct pool_record record = {.lease_ns = pool->lease_ns,
+                                 .node = fabric_self(pool->fabric),
+                                 .epoch = (uint32_t)pool->epoch};
     snprintf(record.name, sizeof(record.name), "%s", name);
     snprintf(record.location, sizeof(record.location), "%s", fabric_location(pool->fabric));
     uint64_t sent_ns = rt_now_ns();
@@ -174,14 +176,23 @@ static bool all_loops_turn(struct pool *pool)
 static bool beat_co(struct pool *pool)
 {
     struct pool_heartbeat next = pool_heartbeat_unpack(pool->beat);
-    uint64_t sent_ns = rt_now_ns(), old;
+    uint64_t sent_ns = rt_now_ns(), old, epoch;
 
     next.counter++;
     uint64_t word = pool_heartbeat_pack(next);
-    enum pando_status status = pool_word_cas_co(
-        pool->own, pool_heartbeat_address(pool, pool->identity.member), pool->beat, word, &old);
+    uint64_t at = fabric_address_offset(pool_heartbeat_address(pool, pool->identity.member));
+    struct fabric_op ops[] = {
+        fabric_cas(at, pool->beat, word),
+        fabric_read(pool->first + POOL_EPOCH, &epoch, sizeof(epoch)),
+    };
+    enum pando_status status = pool_submit_co(pool->own, 0, ops, 2);
+    old = ops[0].old;
     if (status == PANDO_FENCED || (status == PANDO_OK && old != pool->beat && old != word)) {
         pool_set_fenced(pool);
+        return false;
+    }
+    if (status == PANDO_OK && epoch != pool->epoch) {
+        (void)pool_epoch_over(pool);
         return false;
     }
     if (status != PANDO_OK)
@@ -204,6 +215,8 @@ static void heartbeat_task(void *arg)
         (void)rt_waitq_wait_co(&pool->wake, rt_now_ns() + pause_ns);
         if (!pool->leaving)
             beaten = all_loops_turn(pool) && beat_co(pool);
+        if (!pool->leaving)
+            pool_windows_look_co(pool);
     }
     pool->tasks--;
 }

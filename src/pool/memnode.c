@@ -46,6 +46,7 @@ static enum pando_status format(struct memnode *memnode)
         .heap_offset = heap_offset(first, fabric_window_bytes(fabric)),
         .locks = POOL_LOCKS,
         .locks_life = 1,
+        .replaces = memnode->replace ? 1 : 0,
     };
     super->chunks = (fabric_window_bytes(fabric) - super->heap_offset) / POOL_CHUNK_BYTES;
     if (super->node == 0)
@@ -100,6 +101,36 @@ static enum pando_status mark_all_locks(struct memnode *memnode)
     return status;
 }
 
+/* A window that has nothing in it may take the place of a lost one. */
+static enum pando_status check_replace(struct memnode *memnode, char *error, size_t error_bytes)
+{
+    struct pool_superblock *super = &memnode->super;
+    uint16_t node = fabric_self(memnode->fabric);
+
+    if (!memnode->replace)
+        return PANDO_OK;
+    if (node == 0) {
+        snprintf(
+            error, error_bytes,
+            "node 0 has the pool's members and tables and cannot be replaced: if its memory is "
+            "lost, so is the pool; to begin anew, start every node with an empty window");
+        return PANDO_INVALID;
+    }
+    if (super->magic != POOL_MAGIC || super->replaces == 1)
+        return PANDO_OK; /* new, or on the way */
+    if (super->pool_id != 0) {
+        snprintf(
+            error, error_bytes,
+            "the window has the memory of a pool in it, which --replace would give up; start it "
+            "with --node %u, or name another --shm",
+            node);
+        return PANDO_INVALID;
+    }
+    super->replaces = 1;
+    return memnode_word_write(memnode, memnode->first + offsetof(struct pool_superblock, replaces),
+                              1);
+}
+
 static enum pando_status open_superblock(struct memnode *memnode, char *error, size_t error_bytes)
 {
     enum pando_status status =
@@ -114,6 +145,9 @@ static enum pando_status open_superblock(struct memnode *memnode, char *error, s
             "start with an empty one");
         return PANDO_CORRUPT;
     }
+    status = check_replace(memnode, error, error_bytes);
+    if (status != PANDO_OK)
+        return status;
     status =
         memnode->super.magic != POOL_MAGIC ? format(memnode) : check(memnode, error, error_bytes);
     if (status != PANDO_OK)
@@ -161,6 +195,7 @@ enum pando_status memnode_open(struct fabric *fabric, const struct memnode_optio
     memnode->first = fabric_window_first(fabric);
     memnode->grace_ns = options->grace_ns == 0 ? GRACE_NS : options->grace_ns;
     memnode->work = options->work;
+    memnode->replace = options->replace;
     memnode->seed = options->seed == 0 ? rt_entropy() : options->seed;
     enum pando_status status = open_superblock(memnode, error, error_bytes);
     if (status == PANDO_OK)

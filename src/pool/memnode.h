@@ -33,10 +33,11 @@ struct memnode_options {
     memnode_work_fn work; /* NULL: none is done */
     uint64_t grace_ns;    /* before memory swept from a dead client is used again; 0 for 2 s */
     uint64_t seed;        /* of a new pool's id; 0: from the machine */
+    bool replace;         /* an empty window takes the place of this node's, which is lost */
 };
 
 /* Formats or reopens, and sets the fabric's handler of calls; before the fabric starts. VERSION:
- * the window holds a pool of another format. Errors as one line for a person. Not from a task. */
+ * the window holds a pool of another format. INVALID: with `replace`, it is not empty. Errors as one line for a person. Not from a task. */
 PANDO_MUST_CHECK enum pando_status memnode_open(struct fabric *fabric,
                                                 const struct memnode_options *options,
                                                 struct memnode **out, char *error,

@@ -442,6 +442,45 @@ enum pando_status memnode_sweep_co(struct memnode *memnode, struct fabric_identi
     return PANDO_OK;
 }
 
+/* ---- after a table --------------------------------------------------------------------------- */
+
+static void sweep_table_chunk(struct memnode *memnode, uint64_t index, uint16_t table,
+                              struct pool_sweep_reply *reply)
+{
+    struct chunk *chunk = &memnode->chunks[index];
+
+    if (chunk->entry.kind != POOL_CHUNK_BLOCKS && chunk->entry.kind != POOL_CHUNK_VITAL)
+        return;
+    for (uint32_t block = 0; block < chunk->blocks; block++) {
+        struct pool_tenure tenure = tenure_load(memnode, index, block);
+        if (tenure.state != POOL_BLOCK_LIVE || tenure.table != table)
+            continue;
+        tenure_store(memnode, index, block, (struct fabric_identity){0});
+        if (!block_push(memnode, index, block))
+            continue;
+        hold_block(memnode, chunk);
+        reply->blocks++;
+    }
+    if (chunk->free_count == chunk->blocks) {
+        chunk_release(memnode, index);
+        reply->chunks++;
+    }
+}
+
+enum pando_status memnode_sweep_table_co(struct memnode *memnode, uint16_t table,
+                                         struct pool_sweep_reply *reply)
+{
+    enum pando_status status = memnode_barrier_co(memnode);
+    for (uint64_t index = 0; index < memnode->super.chunks && status == PANDO_OK; index++) {
+        rt_latch_lock(&memnode->latch);
+        sweep_table_chunk(memnode, index, table, reply);
+        rt_latch_unlock(&memnode->latch);
+        if (index % 16 == 15)
+            rt_yield_co();
+    }
+    return status;
+}
+
 /* ---- beginning, end, statistics -------------------------------------------------------------- */
 
 static bool entry_plausible(const struct pool_chunk *entry)

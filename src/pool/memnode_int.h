@@ -38,6 +38,7 @@ struct memnode {
     struct pool_superblock super;
     uint64_t grace_ns;
     uint64_t seed;
+    bool replace;
     memnode_work_fn work;
     struct rt_latch work_latches[MEMNODE_LATCHES];
     struct rt_latch latch; /* over all below; calls are served on several threads */
@@ -68,6 +69,10 @@ enum pando_status memnode_return_co(struct memnode *memnode, struct fabric_ident
                                     uint32_t count);
 enum pando_status memnode_sweep_co(struct memnode *memnode, struct fabric_identity dead,
                                    struct pool_sweep_reply *reply);
+
+/* Takes back every block of a table that nobody uses any more. */
+enum pando_status memnode_sweep_table_co(struct memnode *memnode, uint16_t table,
+                                         struct pool_sweep_reply *reply);
 
 /* After it this node's CPU sees every WRITE that has completed (R8). */
 enum pando_status memnode_barrier_co(struct memnode *memnode);

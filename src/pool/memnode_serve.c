@@ -57,6 +57,14 @@ static enum pando_status serve_sweep(struct memnode *memnode, struct fabric_requ
     memcpy(&asked, request->body.data, sizeof(asked));
     struct fabric_identity dead = {.member = asked.member, .incarnation = asked.incarnation};
     /* Oneself, or one that cannot come back: a living member's memory is not anybody's. */
+    if (dead.member == 0 && asked.table != 0 && asked.table <= POOL_TABLE_NUMBER_MAX) {
+        if (request->from.member == 0)
+            return PANDO_DENIED;
+        enum pando_status swept = memnode_sweep_table_co(memnode, (uint16_t)asked.table, &reply);
+        memcpy(request->reply, &reply, sizeof(reply));
+        request->reply_size = sizeof(reply);
+        return swept;
+    }
     bool itself =
         request->from.member == dead.member && request->from.incarnation == dead.incarnation;
     if (dead.member == 0 || (!itself && !fabric_fenced(memnode->fabric, dead)))

@@ -56,6 +56,7 @@ static void pool_free(struct pool *pool)
         allocator_destroy(allocator_of_link(link));
     intent_slots_destroy(pool->intents, pool->nodes);
     vital_blocks_destroy(pool->vital);
+    free(pool->uses);
     free(pool);
 }
 
@@ -78,9 +79,10 @@ enum pando_status pool_join_co(struct fabric *fabric, const struct pool_options 
     pool->no_recovery = options->no_recovery;
     pool->intents = intent_slots_create(pool->nodes);
     pool->vital = vital_blocks_create();
+    pool->uses = pool_uses_create();
     list_init(&pool->sessions);
     list_init(&pool->idle_allocators);
-    if (pool->intents == NULL || pool->vital == NULL) {
+    if (pool->intents == NULL || pool->vital == NULL || pool->uses == NULL) {
         pool_free(pool);
         return PANDO_NO_MEMORY;
     }
@@ -131,6 +133,12 @@ uint64_t pool_id(const struct pool *pool)
 uint16_t pool_nodes(const struct pool *pool)
 {
     return pool->nodes;
+}
+
+struct pool_window pool_window(const struct pool *pool, uint16_t node)
+{
+    pando_assert(node < pool->nodes);
+    return pool->windows[node];
 }
 
 uint64_t pool_lease_ns(const struct pool *pool)

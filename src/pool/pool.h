@@ -46,6 +46,7 @@ void pool_leave_co(struct pool *pool);
 struct fabric_identity pool_identity(const struct pool *pool);
 uint64_t pool_id(const struct pool *pool);
 uint16_t pool_nodes(const struct pool *pool);
+struct pool_window pool_window(const struct pool *pool, uint16_t node);
 uint64_t pool_lease_ns(const struct pool *pool);
 uint64_t pool_grace_ns(const struct pool *pool); /* freed memory is not reused before (R22) */
 struct fabric *pool_fabric(const struct pool *pool);
@@ -271,7 +272,23 @@ void pool_fail_allocations(struct pool *pool, uint64_t first, uint64_t count);
 void pool_fail_blocks(struct pool *pool, uint64_t first, uint64_t count);
 uint64_t pool_allocations_asked(const struct pool *pool);
 
+/* The same for a table, by its number: the pool knows then where it has memory. CORRUPT: it had some on a node whose window was replaced. */
+PANDO_MUST_CHECK enum pando_status pool_table_alloc_co(struct pool_session *session, uint16_t table,
+                                                       uint16_t node, uint32_t block_bytes,
+                                                       struct pool_block *block);
+PANDO_MUST_CHECK enum pando_status pool_table_vital_alloc_co(struct pool_session *session,
+                                                             uint16_t table, uint32_t block_bytes,
+                                                             struct pool_block *block);
+
 /* ---- tables ---------------------------------------------------------------------------------- */
+
+/* Whether it had memory in a window that was replaced: it can only be dropped. *node: in which. */
+bool pool_table_lost(const struct pool *pool, const struct pool_entry *entry, uint16_t *node);
+
+/* Frees all memory of a table that cannot be walked through, after nobody uses it any more (drop.c,
+ * step 4). */
+PANDO_MUST_CHECK enum pando_status pool_table_sweep_co(struct pool_session *session,
+                                                       uint16_t table);
 
 struct pool_table_options {
     const char *name;

@@ -28,7 +28,8 @@
  *   member 10, its incarnation 16, partial 1 (partial.c), and a count 13 that goes on while it works
  *
  * member record
- *    0  8  lease, ns      8  2  node id of its window   10  6  zero
+ *    0  8  lease, ns      8  2  node id of its window   10  2  zero
+ *   12  4  epoch at which it joined
  *   16 64  name (host and process), NUL-terminated
  *   80 96  location of its window, NUL-terminated
  *  176  8  drops seen: bit 63 says that it keeps this word, the rest is the latest count of drops
@@ -40,7 +41,9 @@
  *          incarnation 16 at bit 32   8  8  root: an address, changed by CAS
  *   16  8  table's number, from 1     24  4  largest key      28  4  inline value bytes
  *   32 64  name, NUL-terminated       96 16  engine, NUL-terminated
- *  112 144 the engine's own words
+ *  112  8  uses: nodes that the table has memory on 40 (a bit each, node mod 40), and the epoch at
+ *          which that was so 24 (from the high end; uses.c)
+ *  120 136 the engine's own words
  *
  * window of a node
  *    0  8  id of the window (window_fmt.h); 0 until the first client joins the node to the pool
@@ -118,7 +121,8 @@ _Static_assert(sizeof(struct pool_window) == POOL_WINDOW_BYTES, "format");
 struct pool_record {
     uint64_t lease_ns;
     uint16_t node;
-    uint8_t zero[6];
+    uint16_t zero;
+    uint32_t epoch;
     char name[POOL_NAME_MAX];
     char location[FABRIC_LOCATION_MAX];
     uint64_t drops_seen;
@@ -126,7 +130,7 @@ struct pool_record {
 };
 _Static_assert(sizeof(struct pool_record) == POOL_RECORD_BYTES, "format");
 
-enum { POOL_ENGINE_WORDS = 18, POOL_ENGINE_NAME_MAX = 16 };
+enum { POOL_ENGINE_WORDS = 17, POOL_ENGINE_NAME_MAX = 16 };
 
 struct pool_entry {
     uint64_t state;
@@ -136,9 +140,33 @@ struct pool_entry {
     uint32_t value_inline;
     char name[POOL_NAME_MAX];
     char engine[POOL_ENGINE_NAME_MAX];
+    uint64_t uses;
     uint64_t words[POOL_ENGINE_WORDS];
 };
 _Static_assert(sizeof(struct pool_entry) == POOL_ENTRY_BYTES, "format");
+
+enum { POOL_USES_NODES = 40, POOL_USES_EPOCH = 24 };
+
+/* A table's memory: on these nodes, at this epoch. */
+struct pool_uses {
+    uint64_t nodes, epoch;
+};
+
+static inline uint64_t pool_uses_bit(uint16_t node)
+{
+    return (uint64_t)1 << node % POOL_USES_NODES;
+}
+
+static inline uint64_t pool_uses_pack(struct pool_uses uses)
+{
+    return uses.nodes << POOL_USES_EPOCH | uses.epoch;
+}
+
+static inline struct pool_uses pool_uses_unpack(uint64_t word)
+{
+    return (struct pool_uses){.nodes = word >> POOL_USES_EPOCH,
+                              .epoch = word & (((uint64_t)1 << POOL_USES_EPOCH) - 1)};
+}
 
 enum pool_entry_state { POOL_ENTRY_FREE, POOL_ENTRY_LIVE, POOL_ENTRY_DROPPING };
 

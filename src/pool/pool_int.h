@@ -21,7 +21,9 @@ struct pool {
     uint64_t id;
     uint64_t first; /* of every window */
     struct pool_superblock supers[POOL_NODES_MAX];
-    struct pool_window windows[POOL_NODES_MAX]; /* as of when it joined */
+    struct pool_window windows[POOL_NODES_MAX]; /* as of when it joined, */
+    uint64_t epoch;                             /* which was at this epoch */
+    _Atomic uint64_t *uses;                     /* uses.c; by table's number */
     atomic_bool window_lost[POOL_NODES_MAX];    /* that was logged */
     struct fabric_identity identity;
     uint64_t lease_ns, drift_ppm;
@@ -114,6 +116,21 @@ PANDO_MUST_CHECK enum pando_status pool_connect_co(struct pool *pool, uint16_t n
 
 /* Another window answers there: says so once, and BROKEN: its former one may yet come back. */
 enum pando_status pool_window_lost(struct pool *pool, uint16_t node);
+
+/* Looks at nodes that had another window: one that is to take the place of a lost one is joined to
+ * the pool by whoever joins next, so this member gives itself up. */
+void pool_windows_look_co(struct pool *pool);
+
+/* A window was replaced since this member joined: it has to join again. FENCED. */
+enum pando_status pool_epoch_over(struct pool *pool);
+
+/* uses.c */
+_Atomic uint64_t *pool_uses_create(void);
+void pool_uses_learn(struct pool *pool, unsigned slot, const struct pool_entry *entry);
+
+/* Says that the table has memory on that node, before it has. CORRUPT: it has lost some. */
+PANDO_MUST_CHECK enum pando_status pool_table_uses_co(struct pool_session *session, uint16_t table,
+                                                      uint16_t node);
 
 /* members.c */
 fabric_address pool_heartbeat_address(const struct pool *pool, uint16_t member);

@@ -44,6 +44,7 @@ struct recovery {
     struct pool *pool;
     struct fabric_identity dead;
     uint64_t word;                              /* the heartbeat word as we last wrote it */
+    uint64_t epoch;                             /* at which the dead one had joined */
     uint64_t absent;                            /* memory nodes that do not answer now */
     uint64_t fenced_ns, redone_ns, released_ns; /* when these steps were done */
     uint8_t *buffer;                            /* PIECE_BYTES */
@@ -294,9 +295,14 @@ static enum pando_status redo_co(struct recovery *recovery, fabric_address slot)
     uint64_t old, zero = 0;
     enum pando_status status = PANDO_OK;
 
-    for (uint32_t i = 0; i < intent->image_count && status == PANDO_OK; i++)
-        status = write_co(recovery, intent->images[i].address, intent->images[i].bytes.data,
+    for (uint32_t i = 0; i < intent->image_count && status == PANDO_OK; i++) {
+        fabric_address at = intent->images[i].address;
+        uint16_t node = fabric_address_node(at);
+        if (node < recovery->pool->nodes && recovery->pool->windows[node].since > recovery->epoch)
+            continue; /* it was meant for a window that is gone */
+        status = write_co(recovery, at, intent->images[i].bytes.data,
                           (uint32_t)intent->images[i].bytes.size);
+    }
     if (status == PANDO_OK)
         status = write_co(recovery, slot, &zero, sizeof(zero));
     for (uint32_t i = 0; i < intent->lock_count && status == PANDO_OK; i++)
@@ -504,11 +510,17 @@ static enum pando_status stop_halfway_co(struct recovery *recovery)
 
 static enum pando_status recover_steps_co(struct recovery *recovery)
 {
+    fabric_address record = pool_record_address(recovery->pool, recovery->dead.member);
     enum pando_status status = fence_co(recovery);
     if (status == PANDO_OK)
         status = count_on_co(recovery, POOL_FENCED);
     if (status == PANDO_OK && pool_broken.redo)
         status = every_node_co(recovery, release_locks_co);
+    if (status == PANDO_OK)
+        status = pool_word_read_co(recovery->session, record + offsetof(struct pool_record, node),
+                                   &recovery->epoch);
+    recovery->epoch >>=
+        8 * (offsetof(struct pool_record, epoch) - offsetof(struct pool_record, node));
     if (status == PANDO_OK)
         status = every_node_co(recovery, redo_node_co);
     if (status == PANDO_OK && recovery->absent != 0)

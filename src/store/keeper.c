@@ -76,7 +76,7 @@ static enum pando_status join_co(struct store *store, struct store_life *life, c
 
 static void rejoin_co(struct store *store)
 {
-    char error[256] = "out of memory";
+    char error[512] = "out of memory";
     struct store_life *life = calloc(1, sizeof(*life));
     enum pando_status status = PANDO_NO_MEMORY;
 
@@ -115,22 +115,36 @@ struct finish {
     struct pool_entry entry;
 };
 
-static enum pando_status free_table_co(struct store *store, const struct pool_entry *entry)
+/* What cannot be walked through is taken back by its blocks' tenures. */
+static enum pando_status sweep_table_co(struct store *store, unsigned slot,
+                                        const struct pool_entry *entry)
+{
+    log_warn("a dropped table is damaged: its blocks are taken back one by one",
+             log_text("table", entry->name));
+    enum pando_status status = pool_table_sweep_co(store->session, (uint16_t)entry->table);
+    return status == PANDO_OK ? pool_table_remove_co(store->session, slot, entry->table) : status;
+}
+
+static enum pando_status free_table_co(struct store *store, unsigned slot,
+                                       const struct pool_entry *entry)
 {
     struct engine_table *table;
     char name[32], error[256] = "";
     const struct engine_ops *ops = store_engine(entry->engine);
     if (ops == NULL)
         return PANDO_UNSUPPORTED; /* somebody who has that engine will do it */
+    uint16_t node;
+    if (pool_table_lost(pool_session_pool(store->session), entry, &node))
+        return sweep_table_co(store, slot, entry);
     snprintf(name, sizeof(name), "#%llu", (unsigned long long)entry->table);
     struct engine_config config = {.cache_bytes = 1 << 20, .kept = true};
     enum pando_status status =
         engine_open_co(ops, store->session, name, &config, &table, error, sizeof(error));
-    if (status != PANDO_OK)
-        return status;
-    status = engine_drop_co(table, store->session);
-    engine_close_co(table, store->session);
-    return status;
+    if (status == PANDO_OK) {
+        status = engine_drop_co(table, store->session);
+        engine_close_co(table, store->session);
+    }
+    return status == PANDO_CORRUPT ? sweep_table_co(store, slot, entry) : status;
 }
 
 /* Steps 2 to 5 of drop.c. */
@@ -152,7 +166,7 @@ static enum pando_status finish_co(struct finish *finish)
             rt_sleep_co(SOON_NS);
         }
     }
-    return status == PANDO_OK ? free_table_co(store, &finish->entry) : status;
+    return status == PANDO_OK ? free_table_co(store, finish->slot, &finish->entry) : status;
 }
 
 static void finish_task(void *arg)

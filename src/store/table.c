@@ -350,10 +350,15 @@ enum pando_status store_table_open_co(struct store_thread *thread, const char *n
     snprintf(table->name, sizeof(table->name), "%s", name);
     list_init(&table->shared_link);
     struct opening opening = {.table = table, .error = error, .error_bytes = error_bytes};
+    if (error_bytes > 0)
+        error[0] = '\0';
     enum pando_status status = in_session_co(thread, open_co, &opening);
     if (status != PANDO_OK) {
         free(table);
-        return explain(status, "open", name, error, error_bytes);
+        /* Of a damaged table its engine knows more. */
+        return status == PANDO_CORRUPT && error_bytes > 0 && error[0] != '\0'
+                   ? status
+                   : explain(status, "open", name, error, error_bytes);
     }
     table->opens = 1;
     list_push_back(&thread->tables, &table->link);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A memory node that comes back empty is not taken for its former self: clients that are connected get errors,
 others are refused with the steps, and with the former window everything that was acknowledged is there again.
+One that is replaced on purpose costs the tables that had memory there, and nothing else.
 
 empty_node.py BUILD
 """
@@ -9,6 +10,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "clients"))
 import lib  # noqa: E402
@@ -109,6 +111,50 @@ def steps(processes, pool, build, engine):
     assert len(attempts(server.port, stored[:PROBES])) == PROBES, "it does not go on with its former window"
     lost = missing(server.port, stored + acknowledged)
     assert not lost, f"{len(lost)} keys lost, {lost[:5]}"
+    replace(pool, server, stored)
+
+
+def said_by(port, *words):
+    """The reply to a command, errors as text."""
+    try:
+        return str(lib.Connection(port, timeout=90)(*words))
+    except lib.Error as error:
+        return str(error)
+
+
+def replace(pool, server, stored):
+    """What was there is lost on purpose: tables with memory there are damaged until they are dropped."""
+    status, said = pool.pando("table", "create", "small", "--engine", "sherman")  # all on node 0
+    assert status == 0, said
+    pool.kill(1)
+    pool.file(1).unlink()
+    pool.nodes[1] = pool.start(1, "--replace", "1")
+    end = time.monotonic() + 60
+    while "corrupt" not in (said := said_by(server.port, "get", stored[0])).lower():
+        assert time.monotonic() < end, said
+        time.sleep(0.2)
+    for table, wanted in (("db0", 1), ("small", 0)):
+        status, said = pool.pando("table", "verify", table)
+        assert status == wanted, said
+    status, said = pool.pando("table", "verify", "db0")
+    assert "'db0' is damaged: what it had on memory node 1 is lost" in said, said
+    status, said = pool.pando("status")
+    assert status == 0 and "which replaced a lost one" in said and "db0: engine" in said, said
+    damaged = [line.split()[1].rstrip(":") for line in said.splitlines() if "; damaged: memory on node 1" in line]
+    assert "db0" in damaged and "small" not in damaged, said
+    for table in damaged:
+        status, said = pool.pando("table", "drop", table)
+        assert status == 0, said
+    end = time.monotonic() + 60
+    while not attempt(server.port, "anew"):
+        assert time.monotonic() < end, "the server does not go on after the damaged tables were dropped"
+        time.sleep(0.2)
+    fill(server.port, stored)
+    assert not missing(server.port, stored)
+    pool.kill(1)  # from now on it is node 1 like any other
+    pool.nodes[1] = pool.start(1)
+    lost = missing(server.port, stored)
+    assert not lost, f"{len(lost)} keys lost after the replacement, {lost[:5]}"
 
 
 def main():

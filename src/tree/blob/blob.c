@@ -99,7 +99,7 @@ static enum pando_status block_co(struct pool_session *session, uint16_t table, 
                                  .kind = KIND_BLOB,
                                  .table = table,
                                  .holder = pool_identity(pool_session_pool(session))};
-    enum pando_status status = pool_alloc_co(session, POOL_ANY_NODE, bytes, &block);
+    enum pando_status status = pool_table_alloc_co(session, table, POOL_ANY_NODE, bytes, &block);
     if (status == PANDO_OK && (block.address & BLOB_REF_VERSION) != 0)
         status = PANDO_CORRUPT; /* no reference can name it */
     head->address = status == PANDO_OK ? block.address : 0;

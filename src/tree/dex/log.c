@@ -132,7 +132,7 @@ enum pando_status dex_log_create_co(struct pool_session *session, uint16_t table
     struct dex_log *log = log_alloc(bytes);
     if (log == NULL)
         return PANDO_NO_MEMORY;
-    enum pando_status status = pool_vital_alloc_co(session, bytes, &block);
+    enum pando_status status = pool_table_vital_alloc_co(session, table, bytes, &block);
     if (status != PANDO_OK)
         goto err_log;
     header_fill(&header, pool, table, &block, bytes);

@@ -287,7 +287,8 @@ enum pando_status map_swap_co(struct pool_session *session, unsigned slot, uint1
     if (bytes == NULL)
         return PANDO_NO_MEMORY;
     enum pando_status status =
-        size > MAP_BYTES ? PANDO_FULL : pool_vital_alloc_co(session, map_block_bytes(size), &block);
+        size > MAP_BYTES ? PANDO_FULL
+                         : pool_table_vital_alloc_co(session, table, map_block_bytes(size), &block);
     if (status != PANDO_OK)
         goto err_free;
     to->address = block.address;

@@ -174,12 +174,14 @@ static enum pando_status alloc_co(struct dex *self, uint16_t node, bool vital,
 {
     struct pool_block block;
     uint32_t bytes = self->table->layout.page_bytes;
-    enum pando_status status = pool_alloc_co(self->base.session, node, bytes, &block);
+    enum pando_status status =
+        pool_table_alloc_co(self->base.session, self->table->id, node, bytes, &block);
     /* A subtree lies on one memory node; when that is full, anywhere. */
     if (status == PANDO_FULL && node != POOL_ANY_NODE)
-        status = pool_alloc_co(self->base.session, POOL_ANY_NODE, bytes, &block);
+        status =
+            pool_table_alloc_co(self->base.session, self->table->id, POOL_ANY_NODE, bytes, &block);
     if (status == PANDO_FULL && vital)
-        status = pool_vital_alloc_co(self->base.session, bytes, &block);
+        status = pool_table_vital_alloc_co(self->base.session, self->table->id, bytes, &block);
     if (status != PANDO_OK)
         return status;
     header->address = block.address;

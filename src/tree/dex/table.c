@@ -97,7 +97,8 @@ static enum pando_status create_tree_co(struct pool_session *session, unsigned s
     enum pando_status status = bytes == NULL || map == NULL ? PANDO_NO_MEMORY : PANDO_OK;
 
     if (status == PANDO_OK)
-        status = pool_alloc_co(session, POOL_ANY_NODE, layout->page_bytes, &block);
+        status =
+            pool_table_alloc_co(session, layout->table, POOL_ANY_NODE, layout->page_bytes, &block);
     if (status == PANDO_OK) {
         struct page_header header = {.address = block.address,
                                      .version = block.version + 1,

@@ -26,8 +26,9 @@ struct bulk {
 
 static enum pando_status block_co(struct bulk *bulk, struct pool_block *block)
 {
-    enum pando_status status = pool_alloc_co(bulk->self->base.session, POOL_ANY_NODE,
-                                             bulk->self->table->layout.node_bytes, block);
+    enum pando_status status =
+        pool_table_alloc_co(bulk->self->base.session, bulk->self->table->id, POOL_ANY_NODE,
+                            bulk->self->table->layout.node_bytes, block);
     if (status != PANDO_OK)
         return status;
     return taken_node_co(&bulk->taken, (struct pool_block){.address = block->address,

@@ -170,8 +170,8 @@ enum pando_status sherman_rewrite_co(struct sherman *self, struct sherman_lock *
     uint32_t keep = split_place(self, header, entries, count, appending);
     if (keep == 0)
         return unlock_with(self, lock, PANDO_TOO_LARGE);
-    enum pando_status status =
-        pool_alloc_co(self->base.session, POOL_ANY_NODE, layout->node_bytes, &block);
+    enum pando_status status = pool_table_alloc_co(self->base.session, self->table->id,
+                                                   POOL_ANY_NODE, layout->node_bytes, &block);
     if (status != PANDO_OK)
         return unlock_with(self, lock, status);
     struct slice middle = entries[keep].key;
@@ -214,7 +214,8 @@ static enum pando_status grow_co(struct sherman *self, struct scratch *scratch, 
         return status;
     if (old_root.level + 1 != level || root == child || old_root.dead)
         return PANDO_STALE;
-    status = pool_alloc_co(self->base.session, POOL_ANY_NODE, table->layout.node_bytes, &block);
+    status = pool_table_alloc_co(self->base.session, self->table->id, POOL_ANY_NODE,
+                                 table->layout.node_bytes, &block);
     if (status != PANDO_OK)
         return status;
     struct node_header header = sherman_header(self, block.address, block.version + 1, level);
@@ -287,8 +288,8 @@ static enum pando_status insert_separator_co(struct sherman *self, struct sherma
             index_cache_put(self->table->cache, &check, scratch->image);
         return status;
     }
-    enum pando_status status =
-        pool_alloc_co(self->base.session, POOL_ANY_NODE, layout->node_bytes, &block);
+    enum pando_status status = pool_table_alloc_co(self->base.session, self->table->id,
+                                                   POOL_ANY_NODE, layout->node_bytes, &block);
     if (status != PANDO_OK)
         return unlock_with(self, lock, status);
     uint32_t up = inner_split_point(layout, entries, count);

@@ -74,7 +74,7 @@ static enum pando_status create_co(struct pool_session *session, const char *nam
         engine_entry_create_co(session, name, &sherman_engine, NODE_FORMAT_VERSION, shape, &entry);
     if (status != PANDO_OK)
         return status;
-    status = pool_alloc_co(session, POOL_ANY_NODE, shape->node_bytes, &block);
+    status = pool_table_alloc_co(session, entry.table, POOL_ANY_NODE, shape->node_bytes, &block);
     uint8_t *bytes = status == PANDO_OK ? malloc(shape->node_bytes) : NULL;
     if (bytes == NULL) {
         enum pando_status dropped = pool_table_undo_co(session, entry.slot, entry.table);
