@@ -44,14 +44,14 @@ static const struct config_option options[] = {
      .metavar = "LIST",
      .help = "Kinds of faults, separated by commas. none: only what the memory model allows. "
              "crash: clients are killed at any operation. short: they are also paused and cut off, "
-             "clocks drift, memory nodes restart. outage: memory nodes or links are gone for "
-             "longer than any patience. pauses: several clients stand still beyond their leases. "
-             "flips: bits of the table change in memory nodes (every answer has to be right or "
-             "'corrupt'). answers: lists are executed, but their answers are lost. full: memory "
-             "nodes get full. alloc: some allocations fail. blobs: values "
-             "up to megabytes on slow links. lost: a memory node comes back empty, with another "
-             "pool's window, or never (every answer has to be right or an error). all: crash and "
-             "short.",
+             "clocks drift, memory nodes restart. answers: lists are executed, but their answers "
+             "are lost. outage: memory nodes or links are gone for longer than any patience. "
+             "pauses: several clients stand still beyond their leases. flips: bits of the table "
+             "change in memory nodes (every answer has to be right or 'corrupt'). full: memory "
+             "nodes get full. alloc: some allocations fail. blobs: values up to megabytes on slow "
+             "links. lost: a memory node comes back empty, with another pool's window, or never "
+             "(every answer has to be right or an error). all: each of them but answers, of those "
+             "from outage on at most one in a seed.",
      .default_text = "all",
      CONFIG_TEXT_INTO(struct settings, faults)},
     {.name = "ops",

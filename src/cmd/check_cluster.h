@@ -25,8 +25,11 @@ enum check_faults {
     CHECK_FAULTS_LOST = 1 << 9,    /* a memory node comes back empty, as another's, or never */
 };
 
-/* What `--faults all` is. */
-#define CHECK_FAULTS_ALL (CHECK_FAULTS_CRASH | CHECK_FAULTS_SHORT)
+/* What `--faults all` is: all but lost answers. */
+#define CHECK_FAULTS_ALL                                                                           \
+    (CHECK_FAULTS_CRASH | CHECK_FAULTS_SHORT | CHECK_FAULTS_OUTAGE | CHECK_FAULTS_PAUSES |         \
+     CHECK_FAULTS_FLIPS | CHECK_FAULTS_FULL | CHECK_FAULTS_ALLOC | CHECK_FAULTS_BLOBS |            \
+     CHECK_FAULTS_LOST)
 
 enum {
     CHECK_NODES_MAX = 16,
