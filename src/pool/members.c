@@ -19,6 +19,7 @@ enum {
     BEATS_PER_LEASE = 4,
     TRIES_PER_BEAT = 4, /* one that failed is tried again so much sooner: the lease runs */
     LOOKS_PER_LEASE = 4,
+    JOINING_LEASES = 4,
     HUNG_LEASES = 8, /* a loop that has not turned for so long takes the member with it */
 };
 
@@ -282,7 +283,9 @@ static bool expired_co(struct monitor *monitor, uint16_t member, enum pool_membe
 {
     struct pool *pool = monitor->pool;
     struct watch *watch = &monitor->watches[member];
-    uint64_t end_ns = watch->since_ns + patience_ns(pool, pool->lease_ns);
+    /* Nobody waits for one that joins, and on a busy machine that may take long. */
+    uint64_t times = state == POOL_JOINING ? JOINING_LEASES : 1;
+    uint64_t end_ns = watch->since_ns + times * patience_ns(pool, pool->lease_ns);
 
     if (monitor->sent_ns > end_ns && state != POOL_JOINING) {
         if (watch->lease_ns == 0 && !lease_read_co(pool, member, &watch->lease_ns))
