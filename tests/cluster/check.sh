@@ -19,8 +19,8 @@ list() {
 }
 
 # --- switches ---
-refuse "sherman has no 'frob' to break; it has fencing, recovery, cells, fences, intents$" --engine sherman --break frob
-refuse "dex has no 'fences' to break; it has fencing, .*, barrier$" --engine dex --break cells,fences
+refuse "sherman has no 'frob' to break; it has fencing, recovery, .*, cells, fences, intents, .*, repair$" --engine sherman --break frob
+refuse "dex has no 'fences' to break; it has fencing, .*, serve-lease$" --engine dex --break cells,fences
 refuse "sherman has no technique 'frob'; it has combine, .*, merge$" --engine sherman --without queue,frob
 refuse "dex has no technique 'combine'; it has partition, .*, balance$" --engine dex --without combine
 refuse "--without: longer than 511 characters" --engine sherman --without "$(list 128 merge)"
