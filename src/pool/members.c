@@ -392,7 +392,7 @@ static void monitor_task(void *arg)
 {
     struct pool *pool = arg;
     struct monitor monitor = {.pool = pool,
-                              .beats = malloc(POOL_MEMBERS * sizeof(uint64_t)),
+                              .beats = calloc(POOL_MEMBERS, sizeof(uint64_t)),
                               .watches = calloc(POOL_MEMBERS, sizeof(struct watch)),
                               .next_ns = rt_now_ns() + pool->lease_ns / LOOKS_PER_LEASE};
 
