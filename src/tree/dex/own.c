@@ -296,46 +296,6 @@ static enum pando_status free_log_co(struct dex *self, fabric_address log, uint6
     return status;
 }
 
-/* Consumes the map. The part's owner is gone. */
-static enum pando_status take_over_co(struct dex *self, struct map *map,
-                                      const struct map_part *part)
-{
-    struct dex_table *table = self->table;
-    uint64_t dead = part->owner, taker = part->taker;
-    fabric_address log = 0;
-    uint64_t version = 0;
-    bool gone = true;
-    enum pando_status status = PANDO_OK;
-
-    /* It had one log, but parts that it had just been given do not name it. */
-    for (uint32_t i = 0; i < map->count; i++) {
-        if (map->parts[i].owner == dead && map->parts[i].log != 0) {
-            log = map->parts[i].log;
-            version = map->parts[i].log_version;
-        }
-    }
-    if (taker != 0 && taker != dex_self(table))
-        status = dex_gone_co(self, taker, &gone);
-    if (status != PANDO_OK || !gone) {
-        free(map);
-        return status == PANDO_OK ? PANDO_AGAIN : status;
-    }
-    if (taker != dex_self(table)) {
-        status = take_parts_co(self, map, dead, true);
-        map = NULL;
-        if (status != PANDO_OK)
-            return status;
-    }
-    free(map);
-    dex_count(&table->stats.takeovers);
-    status = replay_co(self, log, version);
-    if (status == PANDO_OK)
-        status = free_log_co(self, log, version);
-    if (status == PANDO_OK)
-        status = map_read_co(self->base.session, table->slot, table->id, &map);
-    return status == PANDO_OK ? take_parts_co(self, map, dead, false) : status;
-}
-
 static bool owns_any(const struct dex_table *table, const struct map *map)
 {
     bool any = false;
@@ -363,6 +323,44 @@ static enum pando_status accept_co(struct dex *self, struct map *map)
         return dex_swap_co(self, map, next);
     free(next);
     return dex_adopt_co(self, map);
+}
+
+/* Consumes the map. The part's owner is gone. */
+static enum pando_status take_over_co(struct dex *self, struct map *map,
+                                      const struct map_part *part)
+{
+    struct dex_table *table = self->table;
+    uint64_t dead = part->owner, taker = part->taker;
+    fabric_address log = 0;
+    uint64_t version = 0;
+    bool gone = true;
+    enum pando_status status = PANDO_OK;
+
+    /* It had one log, but parts that it had just been given do not name it. */
+    for (uint32_t i = 0; i < map->count; i++) {
+        if (map->parts[i].owner == dead && map->parts[i].log != 0) {
+            log = map->parts[i].log;
+            version = map->parts[i].log_version;
+        }
+    }
+    if (taker != 0 && taker != dex_self(table))
+        status = dex_gone_co(self, taker, &gone);
+    if (status != PANDO_OK || !gone) {
+        free(map);
+        return status == PANDO_OK ? PANDO_AGAIN : status;
+    }
+    /* If the map says already that we do, the view may not: what follows the map's CAS may have failed. A
+     * replay goes by the view, and would take every record for another's. */
+    status = taker != dex_self(table) ? take_parts_co(self, map, dead, true) : accept_co(self, map);
+    if (status != PANDO_OK)
+        return status;
+    dex_count(&table->stats.takeovers);
+    status = replay_co(self, log, version);
+    if (status == PANDO_OK)
+        status = free_log_co(self, log, version);
+    if (status == PANDO_OK)
+        status = map_read_co(self->base.session, table->slot, table->id, &map);
+    return status == PANDO_OK ? take_parts_co(self, map, dead, false) : status;
 }
 
 static enum pando_status claim_fresh_co(struct dex *self, struct slice key, uint64_t *owner)
