@@ -61,6 +61,7 @@ static enum pando_status replace_co(struct sherman *self, struct sherman_lock *l
     fabric_address slot = 0;
     struct fabric_op ops[7];
     uint32_t count = 0;
+    bool together = false; /* sibling and node are in one list */
     enum pando_status status = PANDO_OK;
 
     if (table->on.intents)
@@ -72,7 +73,8 @@ static enum pando_status replace_co(struct sherman *self, struct sherman_lock *l
         *unlinked = header_word(scratch->sibling);
         struct fabric_op write =
             fabric_write(fabric_address_offset(sibling), scratch->sibling, bytes);
-        if (fabric_address_node(sibling) == node && table->on.combine && !lock->alone) {
+        together = fabric_address_node(sibling) == node && table->on.combine && !lock->alone;
+        if (together) {
             ops[count++] = write;
             lock->last = LAST_SPLITS;
         } else {
@@ -90,7 +92,7 @@ static enum pando_status replace_co(struct sherman *self, struct sherman_lock *l
         ops[count++] = fabric_write(fabric_address_offset(slot), scratch->intent, size);
     }
     ops[count++] = fabric_write(fabric_address_offset(address), scratch->image, bytes);
-    if (lock->last == LAST_SPLITS) {
+    if (together) {
         ops[count++] =
             fabric_cas(fabric_address_offset(sibling), *unlinked, node_link_word(*unlinked));
         *unlinked = 0;
