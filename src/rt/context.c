@@ -139,7 +139,9 @@ void rt_context_entered(struct rt_context *self)
 
 #else
 
-void rt_context_switch(struct rt_context *from, struct rt_context *to, bool from_ends)
+/* Does not return to a task that ended: see task_entry. */
+__attribute__((no_sanitize("thread"))) void rt_context_switch(struct rt_context *from,
+                                                              struct rt_context *to, bool from_ends)
 {
     (void)from_ends;
 #ifdef RT_TSAN
