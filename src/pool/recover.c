@@ -521,12 +521,15 @@ static enum pando_status recover_steps_co(struct recovery *recovery)
                                    &recovery->epoch);
     recovery->epoch >>=
         8 * (offsetof(struct pool_record, epoch) - offsetof(struct pool_record, node));
+    recovery->fenced_ns = rt_now_ns();
     if (status == PANDO_OK)
         status = every_node_co(recovery, redo_node_co);
+    recovery->redone_ns = rt_now_ns();
     if (status == PANDO_OK && recovery->absent != 0)
         return stop_halfway_co(recovery);
     if (status == PANDO_OK)
         status = every_node_co(recovery, release_locks_co);
+    recovery->released_ns = rt_now_ns();
     if (status == PANDO_OK)
         status = every_node_co(recovery, sweep_co);
     if (status == PANDO_OK)
