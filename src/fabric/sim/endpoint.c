@@ -30,6 +30,8 @@ enum pando_status sim_connect_co(struct fabric *fabric, uint16_t node, struct fa
         return PANDO_NOT_FOUND;
     enum pando_status status =
         sim_rpc_co(process, target, RPC_CONNECT, identity, 0, &life, &window);
+    if (status == PANDO_OK && process->dead)
+        status = PANDO_BROKEN; /* it died between the answer and now */
     if (status != PANDO_OK)
         return status;
     struct endpoint *endpoint = calloc(1, sizeof(*endpoint));
@@ -71,8 +73,10 @@ enum pando_status sim_reconnect_co(struct fabric_endpoint *base)
         sim_endpoint_break(endpoint);
     enum pando_status status = sim_rpc_co(endpoint->source, endpoint->target, RPC_RECONNECT,
                                           identity, endpoint->id, &life, &window);
-    if (status == PANDO_OK)
+    if (status == PANDO_OK && !endpoint->source->net->options.chaos.no_windows)
         status = fabric_window_check(base->node, base->target, base->window, window);
+    if (status == PANDO_OK && endpoint->source->dead)
+        status = PANDO_BROKEN;
     if (status != PANDO_OK)
         return status;
     base->window = window;

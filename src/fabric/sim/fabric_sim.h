@@ -26,8 +26,9 @@ struct fabric_sim_chaos {
     uint64_t late_cpu_ns; /* by up to this much */
     double datagram_loss;
     double datagram_duplicate;
-    bool
-        no_fencing; /* test only: lists of the fenced get through, to show that a checker notices */
+    /* Test only, to show that a checker notices: */
+    bool no_fencing; /* lists of the fenced get through */
+    bool no_windows; /* who connects again takes any window for the one that it knew */
 };
 
 struct fabric_sim_options {
@@ -105,6 +106,9 @@ void fabric_sim_flip(struct fabric *fabric, uint64_t offset, uint8_t bits);
 /* From now on a list's endpoint breaks with this chance when the list has been executed, instead of the
  * answer coming back: its outcome is unknown to who sent it. */
 void fabric_sim_lose_answers(struct fabric_sim *net, double chance);
+
+/* The same for one list, the one that is executed as number `number` from now on; 0: none. */
+void fabric_sim_lose_answer(struct fabric_sim *net, uint64_t number);
 
 /* ---- datagrams ------------------------------------------------------------------------------- */
 

@@ -341,6 +341,11 @@ void fabric_sim_lose_answers(struct fabric_sim *net, double chance)
     net->answers_lost = chance;
 }
 
+void fabric_sim_lose_answer(struct fabric_sim *net, uint64_t number)
+{
+    net->answer_lost = number;
+}
+
 void fabric_sim_cut(struct fabric_sim *net, uint16_t a, uint16_t b)
 {
     if (cut_find(net, a, b) != NULL)

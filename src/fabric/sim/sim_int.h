@@ -118,7 +118,8 @@ struct fabric_sim {
     struct machine *by_node[UINT16_MAX + 1];
     struct list free_transfers;
     uint64_t next_endpoint_id;
-    double answers_lost; /* see fabric_sim_lose_answers */
+    double answers_lost;  /* see fabric_sim_lose_answers */
+    uint64_t answer_lost; /* lists until the one of fabric_sim_lose_answer; 0: none */
 };
 
 extern const struct fabric_ops sim_fabric_ops;

@@ -132,6 +132,7 @@ void sim_post(struct fabric_endpoint *base, struct fabric_list *list)
     transfer->step_limit = UINT32_MAX;
     transfer->bytes_run = 0;
     list_push_back(&net->transfers, &transfer->link);
+    pando_assert(!process->dead); /* its endpoints are broken */
     for (uint32_t i = 0; i < list->count; i++)
         request_bytes += list->ops[i].kind == FABRIC_READ    ? 0
                          : list->ops[i].kind == FABRIC_WRITE ? list->ops[i].size
@@ -260,6 +261,13 @@ static void arrive(struct transfer *transfer)
     sim_transfer_respond(transfer, at);
 }
 
+static bool answer_lost(struct fabric_sim *net)
+{
+    if (net->answer_lost > 0 && --net->answer_lost == 0)
+        return true;
+    return net->answers_lost > 0 && prng_chance(sim_prng(net->sim), net->answers_lost);
+}
+
 static void respond(struct transfer *transfer)
 {
     struct fabric_sim *net = transfer->net;
@@ -273,8 +281,7 @@ static void respond(struct transfer *transfer)
             return;
         }
     }
-    if (transfer->list != NULL && net->answers_lost > 0 &&
-        prng_chance(sim_prng(net->sim), net->answers_lost)) {
+    if (transfer->list != NULL && answer_lost(net)) {
         sim_endpoint_break(transfer->endpoint); /* ends this transfer, too */
         return;
     }
