@@ -331,8 +331,7 @@ static enum merge_result merge_once_co(struct sherman *self, uint8_t level, stru
     return merge.parent_small ? MERGED_SMALL_PARENT : MERGED;
 }
 
-/* Tries again a few times when somebody is in the way: the last of many deletions in a range has nobody
- * after it to do it. */
+/* Tries again a few times when somebody is in the way; then it is left to the keeper. */
 static enum merge_result merge_co(struct sherman *self, uint8_t level, struct slice key)
 {
     enum { TRIES = 4 };
@@ -418,10 +417,31 @@ void sherman_merge_co(struct sherman *self, uint8_t level, struct slice key)
     enum { LEVELS_MAX = 16 };
     if (level == 0 && !leaf_small_co(self, key))
         return;
-    while (level < LEVELS_MAX && merge_co(self, level, key) == MERGED_SMALL_PARENT)
+    enum merge_result result;
+    while ((result = merge_co(self, level, key)) == MERGED_SMALL_PARENT && level < LEVELS_MAX)
         level++;
+    if (result == IN_THE_WAY)
+        unmerged_add(self->table->unmerged, level, key);
     if (level > 0) {
         while (shrink_root_co(self)) {
         }
     }
+}
+
+void sherman_keep_co(struct engine_table *base, struct pool_session *session)
+{
+    struct sherman_table *table = container_of(base, struct sherman_table, base);
+    static const uint64_t LONG_NS = 20 * RT_NS_PER_MS; /* others wait for the keeper, too */
+    uint32_t left = unmerged_count(table->unmerged);   /* what comes back is for the next time */
+    uint64_t end_ns = rt_now_ns() + LONG_NS;
+    uint8_t level, key[ENGINE_KEY_MAX];
+    size_t size;
+    struct engine *engine;
+
+    if (left == 0 || engine_attach_co(base, session, &engine) != PANDO_OK)
+        return;
+    for (; left > 0 && rt_now_ns() < end_ns && unmerged_take(table->unmerged, &level, key, &size);
+         left--)
+        sherman_merge_co(sherman_of(engine), level, slice_of(key, size));
+    engine_detach_co(engine);
 }

@@ -49,6 +49,7 @@ struct sherman_table {
     struct sherman_switches on;
     struct index_cache *cache;
     struct local_locks *locks;
+    struct unmerged *unmerged;
     _Atomic uint64_t root;       /* as last seen */
     _Atomic uint32_t root_level; /* likewise */
     _Atomic uint64_t rereads, splits, merges, repairs, damage;
@@ -251,6 +252,16 @@ struct node_header sherman_header(const struct sherman *self, fabric_address add
 /* Tries to merge the node of that level that covers the key with a neighbour, and so on upwards.
  * Gives up quietly when somebody is in the way. */
 void sherman_merge_co(struct sherman *self, uint8_t level, struct slice key);
+
+/* Tries the nodes again that somebody was in the way of. */
+void sherman_keep_co(struct engine_table *base, struct pool_session *session);
+
+/* unmerged.c: any thread. Adding does nothing when there are too many. */
+struct unmerged *unmerged_create(uint32_t key_max);
+void unmerged_destroy(struct unmerged *unmerged);
+void unmerged_add(struct unmerged *unmerged, uint8_t level, struct slice key);
+uint32_t unmerged_count(struct unmerged *unmerged);
+bool unmerged_take(struct unmerged *unmerged, uint8_t *level, uint8_t *key, size_t *size);
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 

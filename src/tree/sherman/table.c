@@ -107,6 +107,7 @@ static void table_free(struct sherman_table *table)
         index_cache_destroy(table->cache);
     if (table->locks != NULL)
         local_locks_destroy(table->locks);
+    unmerged_destroy(table->unmerged);
     free(table);
 }
 
@@ -167,7 +168,8 @@ static enum pando_status open_co(struct pool_session *session, const char *name,
         uint64_t budget = config->cache_bytes == 0 ? CACHE_BYTES : config->cache_bytes;
         table->cache = index_cache_create(&table->layout, budget, rt_random());
         table->locks = local_locks_create(table->pool, locks);
-        if (table->cache == NULL || table->locks == NULL)
+        table->unmerged = unmerged_create(table->base.shape.key_max);
+        if (table->cache == NULL || table->locks == NULL || table->unmerged == NULL)
             status = PANDO_NO_MEMORY;
     }
     if (status != PANDO_OK) {
@@ -325,4 +327,5 @@ const struct engine_ops sherman_engine = {
     .bulk_load_co = sherman_bulk_load_co,
     .stats = stats,
     .verify_co = sherman_verify_co,
+    .keep_co = sherman_keep_co,
 };
