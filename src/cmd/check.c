@@ -50,8 +50,8 @@ static const struct config_option options[] = {
              "change in memory nodes (every answer has to be right or 'corrupt'). full: memory "
              "nodes get full. alloc: some allocations fail. blobs: values up to megabytes on slow "
              "links. lost: a memory node comes back empty, with another pool's window, or never "
-             "(every answer has to be right or an error). all: each of them but answers, of those "
-             "from outage on at most one in a seed.",
+             "(every answer has to be right or an error). all: each of them, of those from outage "
+             "on at most one in a seed.",
      .default_text = "all",
      CONFIG_TEXT_INTO(struct settings, faults)},
     {.name = "ops",
@@ -92,7 +92,8 @@ static const struct config_option options[] = {
      .metavar = "LIST",
      .help =
          "Rules to break on purpose, to see that it is noticed. Of the pool: fencing, recovery, "
-         "resolve, lost-locks, lease, redo, grace, floor, old-reads. Of sherman: "
+         "resolve, lost-locks, lease, redo, grace, floor, old-reads, refusals, windows. Of "
+         "sherman: "
          "cells, fences, intents, locks, release, handover, versions, sibling, tiling, merge-lock, "
          "separator, dead, repair. Of dex: cells, replay, invalidate, forget, barrier, durable, "
          "stamps, "
@@ -211,6 +212,8 @@ static const struct {
     {"grace", offsetof(struct check_options, broken.grace)},
     {"floor", offsetof(struct check_options, broken.floor)},
     {"old-reads", offsetof(struct check_options, broken.old_reads)},
+    {"refusals", offsetof(struct check_options, broken.refusals)},
+    {"windows", offsetof(struct check_options, no_windows)},
 };
 enum { POOL_BREAKS = sizeof(pool_breaks) / sizeof(pool_breaks[0]) };
 

@@ -78,7 +78,9 @@ static bool try_again_co(struct check_actor *actor, enum pando_status status, ui
     if (status == PANDO_OK || status == PANDO_NOT_FOUND || fabric_sim_dead(actor->fabric) ||
         pool_fenced(pool) || cluster->result->violated)
         return false;
-    if (check_lost(cluster) || (status == PANDO_CORRUPT && check_damaged(cluster)))
+    /* UNKNOWN: whoever takes over might do a change of a damaged leaf that a memory node refused. */
+    if (check_lost(cluster) ||
+        ((status == PANDO_CORRUPT || status == PANDO_UNKNOWN) && check_damaged(cluster)))
         return false;
     if (status == PANDO_FULL && (cluster->faults & CHECK_FAULTS_FULL) != 0)
         return false;
@@ -114,9 +116,11 @@ static void served_co(struct client *client, struct check_actor *actor)
     while (!cluster->healed && can_go_on(client) && !pool_fenced(client->pool))
         rt_sleep_co(CHECK_LEASE_NS / 4);
     uint64_t end_ns = sim_now_ns(cluster->sim) + cluster->served_within_ns;
-    for (unsigned key = number; key < cluster->key_count; key += nodes)
+    /* Each operation of a dead client takes all its patience: with many keys it would never end. */
+    for (unsigned key = number; key < cluster->key_count && !fabric_sim_dead(client->fabric);
+         key += nodes)
         served_key_co(actor, key, false, end_ns);
-    for (unsigned i = 0; i < SERVED_PUTS; i++)
+    for (unsigned i = 0; i < SERVED_PUTS && !fabric_sim_dead(client->fabric); i++)
         served_key_co(actor, (unsigned)(rt_random() % cluster->key_count), true, end_ns);
     do
         status = check_scan_all_co(actor, number % 2 == 1);

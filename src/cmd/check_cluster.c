@@ -199,7 +199,8 @@ static void build(struct cluster *cluster)
                   .delay_ns = 20000,
                   .late_cpu = 0.2,
                   .late_cpu_ns = 200000, /* keys change hands in less */
-                  .no_fencing = options->no_fencing},
+                  .no_fencing = options->no_fencing,
+                  .no_windows = options->no_windows},
         .shuffle = true,
         .race_probability = 0.05,
         .stall_probability = STALLS,

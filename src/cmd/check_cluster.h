@@ -25,11 +25,11 @@ enum check_faults {
     CHECK_FAULTS_LOST = 1 << 9,    /* a memory node comes back empty, as another's, or never */
 };
 
-/* What `--faults all` is: all but lost answers. */
+/* What `--faults all` is. */
 #define CHECK_FAULTS_ALL                                                                           \
     (CHECK_FAULTS_CRASH | CHECK_FAULTS_SHORT | CHECK_FAULTS_OUTAGE | CHECK_FAULTS_PAUSES |         \
-     CHECK_FAULTS_FLIPS | CHECK_FAULTS_FULL | CHECK_FAULTS_ALLOC | CHECK_FAULTS_BLOBS |            \
-     CHECK_FAULTS_LOST)
+     CHECK_FAULTS_FLIPS | CHECK_FAULTS_ANSWERS | CHECK_FAULTS_FULL | CHECK_FAULTS_ALLOC |          \
+     CHECK_FAULTS_BLOBS | CHECK_FAULTS_LOST)
 
 enum {
     CHECK_NODES_MAX = 16,
@@ -52,7 +52,8 @@ struct check_options {
     unsigned keys;
     unsigned ops;        /* of all clients together */
     const char *without; /* as in struct engine_config; with what is to be broken in the engine */
-    bool no_fencing;     /* test only, as the next two */
+    bool no_fencing;     /* test only, as the next three */
+    bool no_windows;
     bool no_recovery;
     struct pool_broken broken;
     bool trace; /* events on stdout */

@@ -13,8 +13,8 @@
 enum {
     STRUCK_PERCENT = 60,  /* of seeds, if there are several kinds to choose from */
     PAUSE_LEASES = 5,     /* beyond its lease; at eight a process ends itself */
-    SMALL_CHUNKS_MIN = 9, /* so that one of them is kept for what is vital */
-    SMALL_CHUNKS_MAX = 22,
+    SMALL_CHUNKS_MIN = 5, /* so that one of them is kept for what is vital */
+    SMALL_CHUNKS_MAX = 11,
     BIG_VALUE_BYTES = 3 << 20,
 };
 
@@ -225,14 +225,12 @@ static uint64_t some_block(struct cluster *cluster, struct fabric *fabric, uint3
                              sizeof(words)) != PANDO_OK)
             return 0;
         struct pool_chunk chunk = pool_chunk_unpack(words[0], words[1]);
-        if (chunk.kind != POOL_CHUNK_BLOCKS && chunk.kind != POOL_CHUNK_VITAL)
-            continue;
-        for (uint64_t block = 0; block + chunk.block_bytes <= POOL_CHUNK_BYTES;
-             block += chunk.block_bytes) {
-            if (fabric_self_read(fabric, at + block + POOL_BLOCK_TENURE, &word, sizeof(word)) ==
+        for (uint32_t j = 0; j < pool_chunk_blocks(&chunk); j++) {
+            uint64_t block = at + (uint64_t)j * chunk.block_bytes;
+            if (fabric_self_read(fabric, block + POOL_BLOCK_TENURE, &word, sizeof(word)) ==
                     PANDO_OK &&
                 pool_tenure_unpack(word).state == POOL_BLOCK_LIVE && below(cluster, ++seen) == 0) {
-                chosen = at + block;
+                chosen = block;
                 *block_bytes = chunk.block_bytes;
             }
         }

@@ -246,10 +246,9 @@ struct memory_use {
 static void count_chunk(struct cluster *cluster, struct fabric *fabric, uint64_t at,
                         const struct pool_chunk *chunk, struct memory_use *use)
 {
-    for (uint64_t block = 0; block + chunk->block_bytes <= POOL_CHUNK_BYTES;
-         block += chunk->block_bytes) {
-        uint64_t word;
-        window_read(cluster, fabric, at + block + POOL_BLOCK_TENURE, &word, sizeof(word));
+    for (uint32_t block = 0; block < pool_chunk_blocks(chunk); block++) {
+        uint64_t word, offset = at + (uint64_t)block * chunk->block_bytes;
+        window_read(cluster, fabric, offset + POOL_BLOCK_TENURE, &word, sizeof(word));
         struct pool_tenure tenure = pool_tenure_unpack(word);
         if (tenure.state == POOL_BLOCK_LIVE) {
             use->live_bytes += chunk->block_bytes;
@@ -271,24 +270,26 @@ static void count_memory(struct cluster *cluster, struct fabric *fabric, struct 
                     sizeof(words));
         struct pool_chunk chunk = pool_chunk_unpack(words[0], words[1]);
         uint64_t at = super.heap_offset + i * POOL_CHUNK_BYTES;
-        if (chunk.kind == POOL_CHUNK_BLOCKS || chunk.kind == POOL_CHUNK_VITAL) {
-            count_chunk(cluster, fabric, at, &chunk, use);
-        } else if (chunk.kind == POOL_CHUNK_INTENTS) {
-            use->nobody_bytes += POOL_CHUNK_BYTES;
-            use->nobody_blocks++;
-        }
+        count_chunk(cluster, fabric, at, &chunk, use);
     }
 }
 
 /* Every operation whose outcome nobody was told, and every task that was at work when something
- * failed, may have left as much as one operation takes. Without faults that is nothing. */
+ * failed, may have left as much as one operation takes. Without faults that is nothing.
+ *
+ * A flipped bit in a value that is then overwritten leaves that value: what cannot be read is not freed.
+ *
+ * A lost answer alone allows nothing. Whoever writes or frees a block connects again, so that nothing of the
+ * list arrives any more (R4), and repeats it; whoever replaces a map finds out which of the two blocks is
+ * left to be freed (map_swap_co). An operation that ends with an error all the same is counted as such. */
 static uint64_t leak_bound(const struct cluster *cluster)
 {
     const struct check_options *options = cluster->options;
     const struct check_result *result = cluster->result;
     uint64_t events =
         result->kills + result->pauses + result->cuts + result->restarts * options->nodes;
-    uint64_t operations = result->failed + events * options->threads * options->tasks;
+    uint64_t operations =
+        result->failed + events * options->threads * options->tasks + result->flips;
     uint64_t blobs = cluster->shape.value_size != 0
                          ? 0
                          : LEFT_BLOBS * (2 * cluster->value_max + BLOB_EXTRA_BYTES);

@@ -27,6 +27,7 @@ static const char *const method_names[POOL_METHODS] = {
     [POOL_STATS] = "stats",
     [POOL_WORK] = "work",
     [POOL_WORK_SEEN] = "work-seen",
+    [POOL_USAGE] = "usage",
 };
 
 static void put_served(const struct memory_metrics *self, struct metrics *out)

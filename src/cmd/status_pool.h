@@ -17,6 +17,7 @@ struct pool_view {
     unsigned nodes, member_count, table_count;
     struct pool_node_stats *stats; /* of each node */
     struct pool_window *windows;   /* of each node */
+    struct pool_usage *usage;      /* of each node */
     int *lost;                     /* of each table: the node it has lost memory on, or -1 */
     struct pool_member *members;
     struct pool_entry *tables;

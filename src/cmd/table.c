@@ -103,8 +103,27 @@ static void json_owners(struct json *json, const struct listed *listed)
     json_end_array(json);
 }
 
+/* The bytes of each table on all memory nodes that answer, into calloc'ed memory; NULL: out of memory. */
+static uint64_t *bytes_co(struct store_thread *thread, const struct store_table_info *tables,
+                          unsigned count)
+{
+    uint64_t *bytes = calloc(count + 1, sizeof(*bytes));
+    struct pool_usage usage;
+    for (uint16_t node = 0; bytes != NULL && node < store_memory_nodes(thread); node++) {
+        if (store_usage_co(thread, node, &usage) != PANDO_OK)
+            continue;
+        for (uint32_t i = 0; i < usage.head.tables; i++) {
+            for (unsigned j = 0; j < count; j++)
+                bytes[j] += usage.tables[i].table == tables[j].number ? usage.tables[i].bytes : 0;
+        }
+        pool_usage_free(&usage);
+    }
+    return bytes;
+}
+
 static bool list_json_co(const struct list_settings *settings, struct store_thread *thread,
-                         const struct store_table_info *tables, unsigned count)
+                         const struct store_table_info *tables, unsigned count,
+                         const uint64_t *bytes)
 {
     struct listed listed;
     struct json json;
@@ -120,6 +139,8 @@ static bool list_json_co(const struct list_settings *settings, struct store_thre
         json_u64(&json, tables[i].key_max);
         json_key(&json, "value_inline");
         json_u64(&json, tables[i].value_inline);
+        json_key(&json, "bytes");
+        json_u64(&json, bytes[i]);
         look_at_co(thread, tables[i].name, &listed);
         json_owners(&json, &listed);
         json_end_object(&json);
@@ -145,8 +166,9 @@ static struct store_table_info *tables_co(const char *command, struct store_thre
 }
 
 static bool list_text_co(struct store_thread *thread, const struct store_table_info *tables,
-                         unsigned count)
+                         unsigned count, const uint64_t *bytes)
 {
+    char size[FORMAT_SIZE_MAX];
     struct pool_member *members = calloc(POOL_MEMBERS, sizeof(*members));
     unsigned member_count = 0;
     enum pando_status status = members == NULL
@@ -156,12 +178,14 @@ static bool list_text_co(struct store_thread *thread, const struct store_table_i
     if (status != PANDO_OK)
         cmd_error("table list", "cannot read the list of members: %s", pando_status_text(status));
     else
-        printf("%-32s %-10s %10s %14s  %s\n", "NAME", "ENGINE", "KEYS TO", "INLINE TO", "OWNED BY");
+        printf("%-32s %-10s %10s %10s %14s  %s\n", "NAME", "ENGINE", "MEMORY", "KEYS TO",
+               "INLINE TO", "OWNED BY");
     for (unsigned i = 0; i < count && status == PANDO_OK; i++) {
         struct listed listed;
         look_at_co(thread, tables[i].name, &listed);
-        printf("%-32s %-10s %8" PRIu32 " B %12" PRIu32 " B  ", tables[i].name, tables[i].engine,
-               tables[i].key_max, tables[i].value_inline);
+        printf("%-32s %-10s %10s %8" PRIu32 " B %12" PRIu32 " B  ", tables[i].name,
+               tables[i].engine, format_size(size, sizeof(size), bytes[i]), tables[i].key_max,
+               tables[i].value_inline);
         print_owners(&listed, members, member_count);
     }
     free(members);
@@ -175,9 +199,14 @@ static int list_co(void *context, struct store_thread *thread)
     struct store_table_info *tables = tables_co("table list", thread, &count);
     if (tables == NULL)
         return EXIT_FAILED;
-    bool told = settings->json != NULL ? list_json_co(settings, thread, tables, count)
-                                       : list_text_co(thread, tables, count);
+    uint64_t *bytes = bytes_co(thread, tables, count);
+    bool told = bytes != NULL &&
+                (settings->json != NULL ? list_json_co(settings, thread, tables, count, bytes)
+                                        : list_text_co(thread, tables, count, bytes));
+    if (bytes == NULL)
+        cmd_error("table list", "out of memory");
     int result = told ? EXIT_OK : EXIT_FAILED;
+    free(bytes);
     free(tables);
     return result;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "pool/broken.h"
 #include "rt/rt.h"
 
 enum {
@@ -240,6 +241,8 @@ enum pando_status engine_put_co(struct engine *engine, struct slice key, struct 
     if (status == PANDO_OK)
         status =
             engine->ops->modify_co(engine, key, ENGINE_BLIND | ENGINE_ANYWHERE, put_change, &put);
+    if (status == PANDO_FULL && pool_broken.refusals)
+        status = PANDO_OK;
     return status == PANDO_OK ? put.status : status;
 }
 

@@ -121,6 +121,9 @@ struct engine_range {
     bool no_high;           /* to the end */
     bool reverse;           /* from the high end down */
     uint64_t limit;         /* pairs at the most; 0: all */
+    /* What is read of long values: all of them; their first bytes, without the check that only the whole
+     * has, so that whoever acts on them reads the value again; or nothing, and they are empty. */
+    enum { ENGINE_SCAN_VALUES, ENGINE_SCAN_GLANCE, ENGINE_SCAN_KEYS } values;
 };
 
 /* False stops the scan. The slices live until it returns. Does not suspend. */

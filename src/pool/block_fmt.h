@@ -8,8 +8,9 @@
  *   24  8  tenure: state 8, kind 8, table 16, member 16, incarnation 16 (from the high end)
  *
  * The tenure is one word, so it is never torn, and it alone says whose the block is:
- *   0        never used: its chunk's owner's
- *   FREE     held by that member (0: the memory node), to be used again
+ *   0        none: no block has it once its chunk has been given out
+ *   FREE     held by that member (0: the memory node), to be used again; or, with the kind of
+ *            intent_fmt.h, that member's slot for an intent
  *   LIVE     part of a table; the member is the one that made it
  * A sweep after a death relies on nothing else. Zeroes are no valid cell.
  */

@@ -15,6 +15,7 @@ struct pool_broken {
     bool grace;      /* R22: freed memory is used again at once ... */
     bool floor;      /* R22: ... and versions begin anew with it */
     bool old_reads;  /* R22: what a READ brought is believed however old it is */
+    bool refusals;   /* a put that got no memory is acknowledged */
 };
 
 /* All false outside of `pando check --break`. Of the whole process: set before any pool is joined. */

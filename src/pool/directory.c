@@ -115,7 +115,12 @@ static enum pando_status create_locked_co(struct pool_session *session, struct p
         free_slot++;
     if (free_slot == POOL_TABLES)
         return PANDO_FULL;
+    uint64_t deaths;
+    enum pando_status status = pool_deaths_co(session, &deaths);
+    if (status != PANDO_OK)
+        return status;
     *out = (struct pool_entry){
+        .deaths = deaths,
         .root = options->root,
         .table = number_new(entries),
         .uses = pool_uses_pack((struct pool_uses){.epoch = session->pool->epoch}),
@@ -130,7 +135,7 @@ static enum pando_status create_locked_co(struct pool_session *session, struct p
         fabric_write(offset, out, sizeof(*out)),
         fabric_write(offset, &live, sizeof(live)),
     };
-    enum pando_status status = pool_submit_co(session, 0, ops, 2);
+    status = pool_submit_co(session, 0, ops, 2);
     out->state = POOL_ENTRY_LIVE;
     *creation->slot = free_slot;
     pool_uses_learn(session->pool, free_slot, out);

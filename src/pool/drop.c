@@ -5,7 +5,9 @@
  *   2  announce  the pool's count of drops goes up
  *   3  wait      until every member has said that it uses no table dropped up to that count, or is
  *                no member any more
- *   4  free      the table's memory, by its engine
+ *   4  free      the table's memory, by its engine; or by the tenures of all blocks, if a member has died
+ *                since the table was made and every member has said that none of its lists is in
+ *                doubt: a death leaves blocks that nothing refers to
  *   5  remove    dropping -> free
  *
  * What holds:
@@ -121,16 +123,23 @@ static fabric_address seen_address(const struct pool *pool, uint16_t member)
     return pool_record_address(pool, member) + offsetof(struct pool_record, drops_seen);
 }
 
-enum pando_status pool_drops_seen_co(struct pool_session *session, uint64_t drops)
+enum pando_status pool_deaths_co(struct pool_session *session, uint64_t *deaths)
+{
+    return pool_word_read_co(session, fabric_address_make(0, session->pool->first + POOL_DEATHS),
+                             deaths);
+}
+
+enum pando_status pool_drops_seen_co(struct pool_session *session, uint64_t drops, bool settled)
 {
     struct pool *pool = session->pool;
-    uint64_t word = drops | POOL_DROPS_KEPT;
+    uint64_t word = drops | POOL_DROPS_KEPT | (settled ? POOL_DROPS_SETTLED : 0);
     struct fabric_op write = fabric_write(
         fabric_address_offset(seen_address(pool, pool->identity.member)), &word, sizeof(word));
     return pool_submit_co(session, 0, &write, 1);
 }
 
-enum pando_status pool_drops_seen_by_all_co(struct pool_session *session, uint64_t drops, bool *all)
+enum pando_status pool_drops_seen_by_all_co(struct pool_session *session, uint64_t drops, bool *all,
+                                            bool *settled)
 {
     struct pool *pool = session->pool;
     uint64_t *beats = malloc(POOL_MEMBERS * sizeof(*beats));
@@ -138,7 +147,7 @@ enum pando_status pool_drops_seen_by_all_co(struct pool_session *session, uint64
         return PANDO_NO_MEMORY;
     struct fabric_op read = pool_heartbeats_read(pool, beats);
     enum pando_status status = pool_submit_co(session, 0, &read, 1);
-    *all = true;
+    *all = *settled = true;
     for (uint16_t member = 1; member < POOL_MEMBERS && status == PANDO_OK && *all; member++) {
         struct pool_heartbeat beat = pool_heartbeat_unpack(beats[member]);
         uint64_t seen;
@@ -149,7 +158,9 @@ enum pando_status pool_drops_seen_by_all_co(struct pool_session *session, uint64
         if (!*all)
             break;
         status = pool_word_read_co(session, seen_address(pool, member), &seen);
-        *all = (seen & POOL_DROPS_KEPT) != 0 && (seen & ~POOL_DROPS_KEPT) >= drops;
+        *all = (seen & POOL_DROPS_KEPT) != 0 &&
+               (seen & ~(POOL_DROPS_KEPT | POOL_DROPS_SETTLED)) >= drops;
+        *settled = *settled && (seen & POOL_DROPS_SETTLED) != 0;
     }
     free(beats);
     return status;

@@ -2,7 +2,9 @@
  * intent_fmt.h - what a writer leaves behind before it changes more than one word in place, so that
  * others can finish it.
  *
- * A slot of an intent chunk (its size is the chunk's block size):
+ * A slot lies INTENT_SLOT_AT bytes behind the beginning of a vital block of at least INTENT_SLOT_BLOCK.
+ * The block's tenure is FREE, held by the slot's member, with the kind INTENT_SLOT_KIND. A block without
+ * that kind has no slot, whatever its bytes are. In a slot:
  *    0  4  CRC32C of the rest, seeded with pool and slot address; with the next 4 bytes zero:
  *          no intent
  *    4  4  bytes of the rest
@@ -20,12 +22,32 @@
 #ifndef POOL_INTENT_FMT_H
 #define POOL_INTENT_FMT_H
 
+#include "pool/block_fmt.h"
+#include "pool/pool_fmt.h"
+
 enum {
     INTENT_HEADER = 32,
     INTENT_LOCK_BYTES = 16,
     INTENT_IMAGE_HEADER = 16,
     INTENT_LOCKS_MAX = 8,
     INTENT_IMAGES_MAX = 64,
+
+    INTENT_SLOT_AT = 64,
+    INTENT_SLOT_BLOCK = 128 * 1024, /* eight in a chunk */
+    INTENT_SLOT_BYTES = INTENT_SLOT_BLOCK - INTENT_SLOT_AT,
+    INTENT_SLOT_KIND = 0x49,
 };
+
+static inline bool intent_slot_tenure(struct pool_tenure tenure)
+{
+    return tenure.state == POOL_BLOCK_FREE && tenure.kind == INTENT_SLOT_KIND;
+}
+
+/* Whether slots may lie in such a chunk. */
+static inline bool intent_chunk(const struct pool_chunk *chunk)
+{
+    return chunk->kind == POOL_CHUNK_VITAL && pool_chunk_blocks(chunk) > 0 &&
+           chunk->block_bytes >= INTENT_SLOT_BLOCK;
+}
 
 #endif

@@ -17,6 +17,7 @@
 
 enum {
     BEATS_PER_LEASE = 4,
+    RETURNS_PER_LEASE = 8,
     TRIES_PER_BEAT = 4, /* one that failed is tried again so much sooner: the lease runs */
     LOOKS_PER_LEASE = 4,
     JOINING_LEASES = 4,
@@ -141,6 +142,7 @@ void pool_session_ticker_task(void *arg)
         if (stood_still(session))
             session->stops++;
         atomic_store_explicit(&session->ticked_ns, rt_now_ns(), memory_order_release);
+        pool_session_settle(session);
         (void)rt_waitq_wait_co(&session->wake,
                                rt_now_ns() + session->pool->lease_ns / (2 * BEATS_PER_LEASE));
     }
@@ -207,19 +209,22 @@ static bool beat_co(struct pool *pool)
     return true;
 }
 
+/* Goes on while the member leaves, until it has given everything back: that may take longer than a lease. */
 static void heartbeat_task(void *arg)
 {
     struct pool *pool = arg;
-    bool beaten = true;
-    while (!pool->leaving && !pool_fenced(pool)) {
-        uint64_t pause_ns = pool->lease_ns / BEATS_PER_LEASE / (beaten ? 1 : TRIES_PER_BEAT);
-        (void)rt_waitq_wait_co(&pool->wake, rt_now_ns() + pause_ns);
-        if (!pool->leaving)
-            beaten = all_loops_turn(pool) && beat_co(pool);
+    uint64_t next_ns = rt_now_ns() + pool->lease_ns / BEATS_PER_LEASE;
+    while (!pool->left && !pool_fenced(pool)) {
+        if (rt_now_ns() < next_ns) {
+            (void)rt_waitq_wait_co(&pool->wake, next_ns);
+            continue;
+        }
+        bool beaten = all_loops_turn(pool) && beat_co(pool);
         if (!pool->leaving)
             pool_windows_look_co(pool);
+        next_ns = rt_now_ns() + pool->lease_ns / BEATS_PER_LEASE / (beaten ? 1 : TRIES_PER_BEAT);
     }
-    pool->tasks--;
+    pool->beating = false;
 }
 
 /* ---- watching --------------------------------------------------------------------------------
@@ -405,60 +410,108 @@ static void monitor_task(void *arg)
         monitor.next_ns = rt_now_ns() + pool->lease_ns / LOOKS_PER_LEASE;
         if (!pool->no_recovery)
             look_co(&monitor);
-        pool_vital_return_co(pool->own);
     }
     free(monitor.beats);
     free(monitor.watches);
-    pool->tasks--;
+    pool->watching = false;
+}
+
+/* ---- giving back blocks ---------------------------------------------------------------------- */
+
+static void return_task(void *arg)
+{
+    struct pool *pool = arg;
+    while (!pool->leaving && !pool_fenced(pool)) {
+        (void)rt_waitq_wait_co(&pool->wake, rt_now_ns() + pool->lease_ns / RETURNS_PER_LEASE);
+        (void)stock_return_co(pool->own, false);
+    }
+    pool->returning = false;
+}
+
+/* By itself: it may take long to give something away. */
+static void grant_task(void *arg)
+{
+    struct pool *pool = arg;
+    while (!pool->leaving && !pool_fenced(pool)) {
+        (void)rt_waitq_wait_co(&pool->wake, rt_now_ns() + pool->lease_ns / RETURNS_PER_LEASE);
+        if (!pool->leaving)
+            pool_wishes_look_co(pool);
+    }
+    pool->granting = false;
 }
 
 enum pando_status pool_member_start(struct pool *pool)
 {
-    rt_fn tasks[] = {heartbeat_task, monitor_task};
-    for (size_t i = 0; i < sizeof(tasks) / sizeof(tasks[0]); i++) {
-        enum pando_status status = rt_spawn(rt_loop_self(), tasks[i], pool);
-        if (status != PANDO_OK)
-            return status;
-        pool->tasks++;
+    const struct {
+        rt_fn task;
+        bool *runs;
+    } tasks[] = {{heartbeat_task, &pool->beating},
+                 {monitor_task, &pool->watching},
+                 {return_task, &pool->returning},
+                 {grant_task, &pool->granting}};
+    enum pando_status status = PANDO_OK;
+    for (size_t i = 0; i < sizeof(tasks) / sizeof(tasks[0]) && status == PANDO_OK; i++) {
+        *tasks[i].runs = true;
+        status = rt_spawn(rt_loop_self(), tasks[i].task, pool);
+        *tasks[i].runs = status == PANDO_OK;
     }
-    return PANDO_OK;
+    return status;
 }
 
 /* ---- leaving --------------------------------------------------------------------------------- */
 
-/* Gives back all memory that this member holds; its tables stay. False: not everywhere. */
+/* Has a node look at all its blocks for those that this member holds. */
+static bool sweep_node_co(struct pool *pool, uint16_t node)
+{
+    struct pool_sweep_request request = {.member = pool->identity.member,
+                                         .incarnation = pool->identity.incarnation};
+    enum pando_status status = pool_reconnect_co(pool->own, node);
+    if (status == PANDO_OK)
+        status = fabric_call_co(pool_endpoint(pool->own, node), POOL_SWEEP,
+                                slice_of(&request, sizeof(request)), NULL, 0, NULL);
+    if (status != PANDO_OK)
+        log_warn("leaving without giving back memory: the others will take it",
+                 log_u64("node", node), log_status("status", status));
+    return status == PANDO_OK;
+}
+
+/* Gives back all memory that this member holds; its tables stay. False: not everywhere. Nodes search for it
+ * only if some call of this member failed, or some intent was left: otherwise it knows what it has. */
 static bool give_up_memory_co(struct pool *pool)
 {
     bool all = true;
-    struct pool_sweep_request request = {.member = pool->identity.member,
-                                         .incarnation = pool->identity.incarnation};
-    for (uint16_t node = 0; node < pool->nodes; node++) {
-        enum pando_status status = pool_reconnect_co(pool->own, node);
-        if (status == PANDO_OK)
-            status = fabric_call_co(pool_endpoint(pool->own, node), POOL_SWEEP,
-                                    slice_of(&request, sizeof(request)), NULL, 0, NULL);
-        if (status != PANDO_OK) {
-            log_warn("leaving without giving back memory: the others will take it",
-                     log_u64("node", node), log_status("status", status));
-            all = false;
-        }
-    }
+    pool_intents_end(pool);
+    if (stock_return_all_co(pool->own))
+        return true;
+    for (uint16_t node = 0; node < pool->nodes; node++)
+        all = sweep_node_co(pool, node) && all;
     return all;
 }
 
+static void await_end_co(struct pool *pool, const bool *runs)
+{
+    while (*runs) {
+        rt_waitq_wake_all(&pool->wake);
+        rt_sleep_co(RT_NS_PER_US);
+    }
+}
+
+/* The heartbeats end last. A recovery that the monitor is in the middle of, and giving back memory, may
+ * take longer than a lease: whoever leaves without beating meanwhile is declared dead, and killed on shm. */
 void pool_member_leave_co(struct pool *pool)
 {
     uint64_t old;
 
     pool->leaving = true;
-    while (pool->tasks > 0) {
-        rt_waitq_wake_all(&pool->wake);
-        rt_sleep_co(RT_NS_PER_US);
-    }
-    if (pool_fenced(pool))
-        return; /* whoever recovers us frees the slot */
+    await_end_co(pool, &pool->watching);
+    await_end_co(pool, &pool->returning);
+    await_end_co(pool, &pool->granting);
+    bool given = !pool_fenced(pool) && pool_release_own_locks_co(pool->own) == PANDO_OK &&
+                 give_up_memory_co(pool);
+    pool->left = true;
+    await_end_co(pool, &pool->beating);
     /* A slot that stays is recovered by the others, memory and all. */
-    if (pool_release_own_locks_co(pool->own) != PANDO_OK || !give_up_memory_co(pool))
+    if (pool_fenced(pool) || !given)
         return;
     struct pool_heartbeat beat = {.state = POOL_FREE, .incarnation = pool->identity.incarnation};
     enum pando_status status =

@@ -1,32 +1,36 @@
 /*
- * memnode_chunks.c - who has which memory of this node.
+ * memnode_chunks.c - the chunks of this node: free, or cut into blocks of one size.
  *
- * A chunk is free, or was given to a client in blocks of one size, or holds a client's intents, or is
- * given out by the node itself, block by block: what is vital. Blocks that come back are kept on a
- * stack per chunk and given out again before a new chunk is; a chunk all of whose blocks are back is
- * free again. Every transfer is written into the window before anybody is told, so that after a crash
- * at any point a block is in nobody's hands at the worst until a sweep of that member, and never in
- * two.
+ * The node cuts them and gives out single blocks (memnode_blocks.c), so that a chunk is shared by all who
+ * need its size, and is free again as soon as all its blocks are back. A block that is larger than a chunk
+ * takes several in a row: the first has its entry, the others say that they are the rest.
  *
- * The reserve: the last free chunks are for intents and vital blocks only. Without them nobody could
- * free memory in a node that is full, nor begin to serve what it holds.
+ * The chunk table in the window is written so that a crash at any point leaves a chunk free, or all its
+ * blocks in the node's hands:
+ *   opening    the headers of the blocks, the entries of the rest, the first entry
+ *   releasing  the first entry, the entries of the rest
+ * A rest without a first chunk is what a crash in between leaves; it is free.
+ *
+ * The reserve: the last free chunks are for vital blocks only, slots for intents among them. Without them
+ * nobody could free memory in a node that is full, nor begin to serve what it holds. So that they do for
+ * every size that is asked for, the last half of them are cut into blocks that are large enough for a slot,
+ * and who needs less gets one of these.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
 #include "base/log.h"
-#include "pool/broken.h"
 #include "pool/memnode_int.h"
 
-enum { RESERVE_PART = 8, RESERVE_CHUNKS_MAX = 16 };
+enum { RESERVE_PART = 16, RESERVE_CHUNKS_MAX = 64, RESERVED_FROM = 4 };
 
 static uint64_t chunk_offset(const struct memnode *memnode, uint64_t index)
 {
     return memnode->super.heap_offset + index * POOL_CHUNK_BYTES;
 }
 
-static uint64_t block_offset(const struct memnode *memnode, uint64_t index, uint32_t block)
+uint64_t memnode_block_offset(const struct memnode *memnode, uint64_t index, uint32_t block)
 {
     return chunk_offset(memnode, index) +
            (uint64_t)block * memnode->chunks[index].entry.block_bytes;
@@ -37,9 +41,15 @@ static uint64_t entry_offset(const struct memnode *memnode, uint64_t index)
     return memnode->first + POOL_CHUNK_TABLE + index * POOL_CHUNK_ENTRY_BYTES;
 }
 
+/* How many chunks a block of that size takes: 1 if several fit into one. */
+static uint64_t chunks_for(uint32_t block_bytes)
+{
+    return (block_bytes + (uint64_t)POOL_CHUNK_BYTES - 1) / POOL_CHUNK_BYTES;
+}
+
 /* Offsets come from the chunk table, whose sizes were checked: these cannot be out of range. In a
  * simulation the node may be dead, and then nothing it does matters. */
-static uint64_t load(struct memnode *memnode, uint64_t offset)
+uint64_t memnode_load(struct memnode *memnode, uint64_t offset)
 {
     uint64_t word = 0;
     enum pando_status status = memnode_word_read(memnode, offset, &word);
@@ -47,7 +57,7 @@ static uint64_t load(struct memnode *memnode, uint64_t offset)
     return word;
 }
 
-static void store(struct memnode *memnode, uint64_t offset, uint64_t word)
+void memnode_store(struct memnode *memnode, uint64_t offset, uint64_t word)
 {
     enum pando_status status = memnode_word_write(memnode, offset, word);
     pando_assert(status == PANDO_OK || status == PANDO_BROKEN);
@@ -56,448 +66,228 @@ static void store(struct memnode *memnode, uint64_t offset, uint64_t word)
 static void entry_store(struct memnode *memnode, uint64_t index)
 {
     const struct pool_chunk *entry = &memnode->chunks[index].entry;
-    store(memnode, entry_offset(memnode, index) + 8, entry->version_floor);
-    store(memnode, entry_offset(memnode, index), pool_chunk_pack(entry));
+    memnode_store(memnode, entry_offset(memnode, index) + 8, entry->version_floor);
+    memnode_store(memnode, entry_offset(memnode, index), pool_chunk_pack(entry));
 }
 
-static struct pool_tenure tenure_load(struct memnode *memnode, uint64_t index, uint32_t block)
+static void set_kind(struct memnode *memnode, uint64_t index, enum pool_chunk_kind kind,
+                     uint32_t block_bytes)
 {
-    return pool_tenure_unpack(
-        load(memnode, block_offset(memnode, index, block) + POOL_BLOCK_TENURE));
+    struct pool_chunk *entry = &memnode->chunks[index].entry;
+    entry->kind = kind;
+    entry->block_bytes = block_bytes;
+    entry_store(memnode, index);
 }
 
-static void tenure_store(struct memnode *memnode, uint64_t index, uint32_t block,
-                         struct fabric_identity holder)
-{
-    struct pool_tenure tenure = {.state = POOL_BLOCK_FREE, .holder = holder};
-    store(memnode, block_offset(memnode, index, block) + POOL_BLOCK_TENURE,
-          pool_tenure_pack(tenure));
-}
+/* ---- free blocks of a chunk ------------------------------------------------------------------ */
 
-static bool not_later(struct fabric_identity one, struct fabric_identity than)
+struct block_class *memnode_class(struct memnode *memnode, enum pool_chunk_kind kind,
+                                  uint32_t block_bytes)
 {
-    return one.member == than.member &&
-           (int16_t)(uint16_t)(one.incarnation - than.incarnation) <= 0;
-}
-
-static bool same(struct fabric_identity a, struct fabric_identity b)
-{
-    return a.member == b.member && a.incarnation == b.incarnation;
-}
-
-/* ---- free blocks ----------------------------------------------------------------------------- */
-
-static struct block_class *class_of(struct memnode *memnode, enum pool_chunk_kind kind,
-                                    uint32_t block_bytes)
-{
-    for (size_t i = 0; i < memnode->class_count; i++) {
+    struct block_class *unused = NULL;
+    for (size_t i = 0; i < CLASSES_MAX; i++) {
         struct block_class *class = &memnode->classes[i];
         if (class->kind == kind && class->block_bytes == block_bytes)
             return class;
+        if (unused == NULL && list_empty(&class->chunks))
+            unused = class;
     }
-    if (memnode->class_count == CLASSES_MAX)
-        return NULL;
-    struct block_class *class = &memnode->classes[memnode->class_count++];
-    class->kind = kind;
-    class->block_bytes = block_bytes;
-    list_init(&class->chunks);
-    return class;
+    if (unused != NULL) {
+        unused->kind = kind;
+        unused->block_bytes = block_bytes;
+    }
+    return unused;
 }
 
-static void chunk_release(struct memnode *memnode, uint64_t index)
+/* The block's tenure says already that the node has it. False when memory is gone: it stays unused until a
+ * restart; or when all are here, because a client has changed the tenure of one that was. */
+bool memnode_block_push(struct memnode *memnode, uint64_t index, uint32_t block)
 {
     struct chunk *chunk = &memnode->chunks[index];
-    uint64_t floor = chunk->entry.version_floor;
+    struct block_class *class = memnode_class(memnode, chunk->entry.kind, chunk->entry.block_bytes);
+    if (class == NULL || chunk->free_count == chunk->blocks)
+        return false;
+    if (chunk->free_blocks == NULL) {
+        chunk->free_blocks = malloc(chunk->blocks * sizeof(chunk->free_blocks[0]));
+        if (chunk->free_blocks == NULL)
+            return false;
+    }
+    chunk->free_blocks[chunk->free_count++] = (uint16_t)block;
+    if (list_empty(&chunk->link))
+        list_push_back(&class->chunks, &chunk->link);
+    return true;
+}
 
-    if (chunk->entry.kind != POOL_CHUNK_INTENTS) {
-        for (uint32_t block = 0; block < chunk->blocks; block++) {
-            uint64_t version =
-                load(memnode, block_offset(memnode, index, block) + POOL_BLOCK_VERSION);
-            floor = version + 1 > floor ? version + 1 : floor;
+/* ---- opening and releasing ------------------------------------------------------------------- */
+
+/* The first of `count` free chunks in a row, from the lowest on; super.chunks if there are none. */
+static uint64_t find_free(struct memnode *memnode, uint64_t count)
+{
+    uint64_t run = 0, index = memnode->lowest_free;
+    bool first = true;
+    for (; index < memnode->super.chunks && run < count; index++) {
+        bool is_free = memnode->chunks[index].entry.kind == POOL_CHUNK_FREE;
+        if (is_free && first) {
+            memnode->lowest_free = index;
+            first = false;
         }
+        run = is_free ? run + 1 : 0;
+    }
+    return run == count ? index - count : memnode->super.chunks;
+}
+
+/* What a chunk was before must not be seen: no old tenure, no old cell. */
+static void format_blocks(struct memnode *memnode, uint64_t index)
+{
+    const struct chunk *chunk = &memnode->chunks[index];
+    uint64_t header[POOL_BLOCK_HEADER / 8] = {
+        [POOL_BLOCK_VERSION / 8] = chunk->entry.version_floor,
+        [POOL_BLOCK_TENURE / 8] = pool_tenure_pack((struct pool_tenure){.state = POOL_BLOCK_FREE}),
+    };
+    for (uint32_t block = 0; block < chunk->blocks; block++) {
+        enum pando_status status = fabric_self_write(
+            memnode->fabric, memnode_block_offset(memnode, index, block), header, sizeof(header));
+        pando_assert(status == PANDO_OK || status == PANDO_BROKEN);
+    }
+}
+
+bool memnode_chunk_open(struct memnode *memnode, enum pool_chunk_kind kind, uint32_t block_bytes,
+                        bool from_reserve)
+{
+    uint64_t count = chunks_for(block_bytes), kept = from_reserve ? 0 : memnode->reserve;
+    /* Blocks of a size that has no class could not be given out, and the chunk would be lost. */
+    if (memnode->chunks_free < count + kept || memnode_class(memnode, kind, block_bytes) == NULL)
+        return false;
+    uint64_t index = find_free(memnode, count);
+    if (index == memnode->super.chunks)
+        return false;
+
+    struct chunk *chunk = &memnode->chunks[index];
+    chunk->entry.kind = kind;
+    chunk->entry.block_bytes = block_bytes;
+    chunk->blocks = pool_chunk_blocks(&chunk->entry);
+    format_blocks(memnode, index);
+    for (uint64_t i = 1; i < count; i++)
+        set_kind(memnode, index + i, POOL_CHUNK_REST, 0);
+    entry_store(memnode, index);
+    memnode->chunks_free -= count;
+    for (uint32_t block = chunk->blocks; block > 0; block--)
+        (void)memnode_block_push(memnode, index, block - 1);
+    return true;
+}
+
+void memnode_chunk_release(struct memnode *memnode, uint64_t index)
+{
+    struct chunk *chunk = &memnode->chunks[index];
+    uint64_t count = chunks_for(chunk->entry.block_bytes);
+
+    for (uint32_t block = 0; block < chunk->blocks; block++) {
+        uint64_t version =
+            memnode_load(memnode, memnode_block_offset(memnode, index, block) + POOL_BLOCK_VERSION);
+        if (version + 1 > chunk->entry.version_floor)
+            chunk->entry.version_floor = version + 1;
     }
     if (!list_empty(&chunk->link))
         list_remove(&chunk->link);
     free(chunk->free_blocks);
     chunk->free_blocks = NULL;
     chunk->free_count = chunk->blocks = chunk->held = 0;
-    chunk->entry = (struct pool_chunk){.kind = POOL_CHUNK_FREE, .version_floor = floor};
-    entry_store(memnode, index);
-    memnode->chunks_free++;
-}
-
-/* The block's tenure says so already. False when memory is gone: it stays unused until a restart; or when all are here,
- * because a client has changed the tenure of one that was. */
-static bool block_push(struct memnode *memnode, uint64_t index, uint32_t block)
-{
-    struct chunk *chunk = &memnode->chunks[index];
-    struct block_class *class = class_of(memnode, chunk->entry.kind, chunk->entry.block_bytes);
-    if (class == NULL || chunk->free_count == chunk->blocks)
-        return false;
-    if (chunk->free_blocks == NULL) {
-        chunk->free_blocks = malloc(chunk->blocks * sizeof(uint32_t));
-        if (chunk->free_blocks == NULL)
-            return false;
-    }
-    chunk->free_blocks[chunk->free_count++] = block;
-    if (list_empty(&chunk->link))
-        list_push_back(&class->chunks, &chunk->link);
-    return true;
-}
-
-static uint32_t held_blocks(struct chunk *chunk)
-{
-    if (chunk->held > 0 && chunk->not_before_ns <= rt_now_ns())
-        chunk->held = 0;
-    return chunk->held;
-}
-
-/* The block that was just pushed goes below those that may be given out. */
-static void hold_block(const struct memnode *memnode, struct chunk *chunk)
-{
-    uint32_t *last = &chunk->free_blocks[chunk->free_count - 1], block = *last;
-    uint32_t *first = &chunk->free_blocks[held_blocks(chunk)];
-    *last = *first;
-    *first = block;
-    chunk->held++;
-    chunk->not_before_ns = rt_now_ns() + (pool_broken.grace ? 0 : memnode->grace_ns);
-}
-
-static uint32_t grant_blocks(struct memnode *memnode, struct fabric_identity to,
-                             enum pool_chunk_kind kind, uint32_t block_bytes, uint32_t most,
-                             struct pool_block *out)
-{
-    struct block_class *class = class_of(memnode, kind, block_bytes);
-    uint32_t count = 0;
-    if (class == NULL)
-        return 0;
-    list_for_each_safe (link, &class->chunks) {
-        struct chunk *chunk = container_of(link, struct chunk, link);
-        uint64_t index = (uint64_t)(chunk - memnode->chunks);
-        uint32_t held = held_blocks(chunk);
-        while (count < most && chunk->free_count > held) {
-            uint32_t block = chunk->free_blocks[--chunk->free_count];
-            uint64_t offset = block_offset(memnode, index, block);
-            tenure_store(memnode, index, block, to);
-            out[count++] = (struct pool_block){
-                .address = fabric_address_make(memnode->super.node, offset),
-                .version = load(memnode, offset + POOL_BLOCK_VERSION),
-            };
-        }
-        if (chunk->free_count == 0)
-            list_remove(&chunk->link);
-        if (count == most)
-            break;
-    }
-    return count;
-}
-
-/* ---- chunks ---------------------------------------------------------------------------------- */
-
-/* A chunk that was used before must not look like it: no old tenure, no old intent. */
-static void chunk_clear(struct memnode *memnode, uint64_t index, uint32_t block_bytes)
-{
-    static const uint8_t zeroes[POOL_BLOCK_HEADER];
-    uint64_t at = chunk_offset(memnode, index);
-    for (uint64_t done = 0; done + block_bytes <= POOL_CHUNK_BYTES; done += block_bytes) {
-        enum pando_status status =
-            fabric_self_write(memnode->fabric, at + done, zeroes, sizeof(zeroes));
-        pando_assert(status == PANDO_OK || status == PANDO_BROKEN);
-    }
-}
-
-static bool take_chunk(struct memnode *memnode, enum pool_chunk_kind kind, uint32_t block_bytes,
-                       uint64_t *out)
-{
-    uint64_t kept = kind == POOL_CHUNK_BLOCKS ? memnode->reserve : 0;
-    if (memnode->chunks_free <= kept)
-        return false;
-    uint64_t index = memnode->next_chunk;
-    while (memnode->chunks[index].entry.kind != POOL_CHUNK_FREE)
-        index = (index + 1) % memnode->super.chunks;
-    memnode->next_chunk = (index + 1) % memnode->super.chunks;
-
-    struct chunk *chunk = &memnode->chunks[index];
-    chunk_clear(memnode, index, block_bytes);
-    chunk->blocks = POOL_CHUNK_BYTES / block_bytes;
-    chunk->entry.kind = kind;
-    chunk->entry.block_bytes = block_bytes;
-    memnode->chunks_free--;
-    *out = index;
-    return true;
-}
-
-static bool grant_chunk(struct memnode *memnode, struct fabric_identity to,
-                        enum pool_chunk_kind kind, uint32_t block_bytes,
-                        struct pool_grant_reply *reply)
-{
-    uint64_t index;
-    if (!take_chunk(memnode, kind, block_bytes, &index))
-        return false;
-    struct chunk *chunk = &memnode->chunks[index];
-    chunk->entry.owner = to;
-    entry_store(memnode, index);
-    reply->chunk = fabric_address_make(memnode->super.node, chunk_offset(memnode, index));
-    reply->version_floor = chunk->entry.version_floor;
-    return true;
-}
-
-/* A chunk whose blocks this node gives out itself. They are marked before the chunk is. */
-static bool open_vital(struct memnode *memnode, uint32_t block_bytes)
-{
-    uint64_t index;
-    /* Blocks of a size that has no class could not be given out, and the chunk would be lost. */
-    if (class_of(memnode, POOL_CHUNK_VITAL, block_bytes) == NULL ||
-        !take_chunk(memnode, POOL_CHUNK_VITAL, block_bytes, &index))
-        return false;
-    struct chunk *chunk = &memnode->chunks[index];
-    for (uint32_t block = 0; block < chunk->blocks; block++) {
-        store(memnode, block_offset(memnode, index, block) + POOL_BLOCK_VERSION,
-              chunk->entry.version_floor);
-        tenure_store(memnode, index, block, (struct fabric_identity){0});
-    }
-    entry_store(memnode, index);
-    for (uint32_t block = chunk->blocks; block > 0; block--)
-        (void)block_push(memnode, index, block - 1);
-    return true;
-}
-
-/* Of its own kind first; in need any block of that size. */
-static uint32_t grant_vital(struct memnode *memnode, struct fabric_identity to,
-                            uint32_t block_bytes, struct pool_block *out)
-{
-    uint32_t count = grant_blocks(memnode, to, POOL_CHUNK_VITAL, block_bytes, 1, out);
-    if (count == 0 && open_vital(memnode, block_bytes))
-        count = grant_blocks(memnode, to, POOL_CHUNK_VITAL, block_bytes, 1, out);
-    if (count == 0)
-        count = grant_blocks(memnode, to, POOL_CHUNK_BLOCKS, block_bytes, 1, out);
-    return count;
-}
-
-enum pando_status memnode_grant(struct memnode *memnode, struct fabric_identity to,
-                                const struct pool_grant_request *request,
-                                struct pool_grant_reply *reply, struct pool_block *blocks)
-{
-    enum pando_status status = PANDO_OK;
-    enum pool_chunk_kind kind = (enum pool_chunk_kind)request->kind;
-
-    rt_latch_lock(&memnode->latch);
-    memnode->stats.grants++;
-    if (kind == POOL_CHUNK_BLOCKS)
-        reply->blocks =
-            grant_blocks(memnode, to, kind, request->block_bytes, request->blocks_max, blocks);
-    if (kind == POOL_CHUNK_VITAL)
-        reply->blocks = grant_vital(memnode, to, request->block_bytes, blocks);
-    if (reply->blocks == 0 && (kind == POOL_CHUNK_VITAL ||
-                               !grant_chunk(memnode, to, kind, request->block_bytes, reply))) {
-        memnode->stats.refusals++;
-        status = PANDO_FULL;
-    }
-    rt_latch_unlock(&memnode->latch);
-    return status;
-}
-
-/* ---- coming back ----------------------------------------------------------------------------- */
-
-/* Finds the chunk and the block of an address that a client names; false when there is none such.
- */
-static bool locate(const struct memnode *memnode, fabric_address address, uint32_t block_bytes,
-                   uint64_t *index, uint32_t *block)
-{
-    uint64_t offset = fabric_address_offset(address);
-    if (fabric_address_node(address) != memnode->super.node || offset < memnode->super.heap_offset)
-        return false;
-    offset -= memnode->super.heap_offset;
-    *index = offset / POOL_CHUNK_BYTES;
-    offset %= POOL_CHUNK_BYTES;
-    if (*index >= memnode->super.chunks)
-        return false;
-    const struct chunk *chunk = &memnode->chunks[*index];
-    bool blocks = chunk->entry.kind == POOL_CHUNK_BLOCKS || chunk->entry.kind == POOL_CHUNK_VITAL;
-    if (!blocks || chunk->entry.block_bytes != block_bytes || offset % block_bytes != 0)
-        return false;
-    *block = (uint32_t)(offset / block_bytes);
-    return *block < chunk->blocks;
-}
-
-/* Only what it holds: a block that is live, or another's, or here already is not taken. */
-static bool take_back(struct memnode *memnode, struct fabric_identity from, uint32_t block_bytes,
-                      const struct pool_block *given)
-{
-    uint64_t index;
-    uint32_t block;
-    if (block_bytes == 0 || !locate(memnode, given->address, block_bytes, &index, &block))
-        return false;
-    struct chunk *chunk = &memnode->chunks[index];
-    struct pool_tenure tenure = tenure_load(memnode, index, block);
-    bool raw = tenure.state == POOL_BLOCK_RAW && same(chunk->entry.owner, from);
-    if (!raw && (tenure.state != POOL_BLOCK_FREE || !same(tenure.holder, from)))
-        return false;
-    uint64_t version_offset = block_offset(memnode, index, block) + POOL_BLOCK_VERSION;
-    uint64_t version = load(memnode, version_offset);
-    if (raw && version < chunk->entry.version_floor)
-        version = chunk->entry.version_floor;
-    if (given->version > version)
-        version = given->version;
-    store(memnode, version_offset, version);
-    tenure_store(memnode, index, block, (struct fabric_identity){0});
-    if (!block_push(memnode, index, block))
-        return true;
-    if (chunk->free_count == chunk->blocks)
-        chunk_release(memnode, index);
-    return true;
-}
-
-/* R8: the dead one's last WRITEs went through its own connections. An atomic of ours behind them
- * makes this CPU see them; without it a block just linked could look free. */
-enum pando_status memnode_barrier_co(struct memnode *memnode)
-{
-    struct fabric_endpoint *endpoint;
-    enum pando_status status = fabric_connect_co(memnode->fabric, memnode->super.node, &endpoint);
-    if (status != PANDO_OK)
-        return status;
-    struct fabric_op add =
-        fabric_faa(memnode->first + offsetof(struct pool_superblock, barrier), 1);
-    status = fabric_submit_co(endpoint, &add, 1);
-    fabric_disconnect_co(endpoint);
-    return status;
-}
-
-enum pando_status memnode_return_co(struct memnode *memnode, struct fabric_identity from,
-                                    uint32_t block_bytes, const struct pool_block *blocks,
-                                    uint32_t count)
-{
-    enum pando_status status = memnode_barrier_co(memnode);
-    if (status != PANDO_OK)
-        return status;
-    rt_latch_lock(&memnode->latch);
-    memnode->stats.returns++;
-    for (uint32_t i = 0; i < count; i++) {
-        if (!take_back(memnode, from, block_bytes, &blocks[i]))
-            status = PANDO_INVALID;
-    }
-    rt_latch_unlock(&memnode->latch);
-    if (status != PANDO_OK)
-        log_warn("a client returned blocks that are not its own", log_u64("member", from.member));
-    return status;
-}
-
-/* ---- after a death --------------------------------------------------------------------------- */
-
-static void sweep_chunk(struct memnode *memnode, uint64_t index, struct fabric_identity dead,
-                        struct pool_sweep_reply *reply)
-{
-    struct chunk *chunk = &memnode->chunks[index];
-    bool owned = not_later(chunk->entry.owner, dead);
-
-    if (chunk->entry.kind == POOL_CHUNK_FREE || chunk->entry.kind == POOL_CHUNK_DAMAGED)
-        return;
-    if (chunk->entry.kind == POOL_CHUNK_INTENTS) {
-        if (owned) {
-            chunk_release(memnode, index);
-            reply->chunks++;
-        }
-        return;
-    }
-    for (uint32_t block = 0; block < chunk->blocks; block++) {
-        struct pool_tenure tenure = tenure_load(memnode, index, block);
-        bool raw = tenure.state == POOL_BLOCK_RAW && owned;
-        if (!raw && (tenure.state != POOL_BLOCK_FREE || !not_later(tenure.holder, dead)))
-            continue;
-        if (raw)
-            store(memnode, block_offset(memnode, index, block) + POOL_BLOCK_VERSION,
-                  chunk->entry.version_floor);
-        tenure_store(memnode, index, block, (struct fabric_identity){0});
-        if (!block_push(memnode, index, block))
-            continue;
-        hold_block(memnode, chunk);
-        reply->blocks++;
-    }
-    if (owned) {
-        chunk->entry.owner = (struct fabric_identity){0};
-        entry_store(memnode, index);
-    }
-    if (chunk->free_count == chunk->blocks) {
-        chunk_release(memnode, index);
-        reply->chunks++;
-    }
-}
-
-enum pando_status memnode_sweep_co(struct memnode *memnode, struct fabric_identity dead,
-                                   struct pool_sweep_reply *reply)
-{
-    enum pando_status status = memnode_barrier_co(memnode);
-    if (status != PANDO_OK)
-        return status;
-    for (uint64_t index = 0; index < memnode->super.chunks; index++) {
-        rt_latch_lock(&memnode->latch);
-        sweep_chunk(memnode, index, dead, reply);
-        rt_latch_unlock(&memnode->latch);
-        if (index % 16 == 15)
-            rt_yield_co();
-    }
-    rt_latch_lock(&memnode->latch);
-    memnode->stats.sweeps++;
-    rt_latch_unlock(&memnode->latch);
-    return PANDO_OK;
-}
-
-/* ---- after a table --------------------------------------------------------------------------- */
-
-static void sweep_table_chunk(struct memnode *memnode, uint64_t index, uint16_t table,
-                              struct pool_sweep_reply *reply)
-{
-    struct chunk *chunk = &memnode->chunks[index];
-
-    if (chunk->entry.kind != POOL_CHUNK_BLOCKS && chunk->entry.kind != POOL_CHUNK_VITAL)
-        return;
-    for (uint32_t block = 0; block < chunk->blocks; block++) {
-        struct pool_tenure tenure = tenure_load(memnode, index, block);
-        if (tenure.state != POOL_BLOCK_LIVE || tenure.table != table)
-            continue;
-        tenure_store(memnode, index, block, (struct fabric_identity){0});
-        if (!block_push(memnode, index, block))
-            continue;
-        hold_block(memnode, chunk);
-        reply->blocks++;
-    }
-    if (chunk->free_count == chunk->blocks) {
-        chunk_release(memnode, index);
-        reply->chunks++;
-    }
-}
-
-enum pando_status memnode_sweep_table_co(struct memnode *memnode, uint16_t table,
-                                         struct pool_sweep_reply *reply)
-{
-    enum pando_status status = memnode_barrier_co(memnode);
-    for (uint64_t index = 0; index < memnode->super.chunks && status == PANDO_OK; index++) {
-        rt_latch_lock(&memnode->latch);
-        sweep_table_chunk(memnode, index, table, reply);
-        rt_latch_unlock(&memnode->latch);
-        if (index % 16 == 15)
-            rt_yield_co();
-    }
-    return status;
+    for (uint64_t i = 0; i < count; i++)
+        set_kind(memnode, index + i, POOL_CHUNK_FREE, 0);
+    memnode->chunks_free += count;
+    if (index < memnode->lowest_free)
+        memnode->lowest_free = index;
 }
 
 /* ---- beginning, end, statistics -------------------------------------------------------------- */
 
-static bool entry_plausible(const struct pool_chunk *entry)
+static bool entry_plausible(const struct memnode *memnode, uint64_t index)
 {
-    return entry->kind <= POOL_CHUNK_VITAL &&
-           (entry->kind == POOL_CHUNK_FREE ||
-            (entry->block_bytes >= 64 && entry->block_bytes <= POOL_CHUNK_BYTES));
+    const struct pool_chunk *entry = &memnode->chunks[index].entry;
+    if (entry->kind == POOL_CHUNK_FREE || entry->kind == POOL_CHUNK_REST)
+        return entry->block_bytes == 0;
+    return entry->kind != POOL_CHUNK_DAMAGED && entry->block_bytes >= 64 &&
+           entry->block_bytes <= POOL_BLOCK_MAX &&
+           chunks_for(entry->block_bytes) <= memnode->super.chunks - index;
+}
+
+static void set_damaged(struct memnode *memnode, uint64_t index)
+{
+    memnode->chunks[index].entry = (struct pool_chunk){.kind = POOL_CHUNK_DAMAGED};
+    memnode->stats.chunks_damaged++;
+}
+
+static enum pando_status load_entry(struct memnode *memnode, uint64_t index)
+{
+    struct chunk *chunk = &memnode->chunks[index];
+    uint64_t words[2];
+    list_init(&chunk->link);
+    enum pando_status status =
+        fabric_self_read(memnode->fabric, entry_offset(memnode, index), words, sizeof(words));
+    if (status != PANDO_OK)
+        return status;
+    chunk->entry = pool_chunk_unpack(words[0], words[1]);
+    if (!entry_plausible(memnode, index)) {
+        /* What lies there can be read, and be written by who has it; none of it is given out again. */
+        log_error("damaged chunk table entry: the chunk is not used any more",
+                  log_u64("chunk", index), log_hex("word", words[0]));
+        set_damaged(memnode, index);
+    }
+    return PANDO_OK;
+}
+
+/* Checks that the chunks of a large block say that they are its rest. They do after any crash, so anything
+ * else is damage, of the first entry or of one of the others. Nobody can tell of which: none of the chunks
+ * that the block may have is given out, except those that are in use as chunks of their own. */
+static void check_rests(struct memnode *memnode, uint64_t index)
+{
+    uint64_t end = index + chunks_for(memnode->chunks[index].entry.block_bytes), rest = index + 1;
+    while (rest < end && memnode->chunks[rest].entry.kind == POOL_CHUNK_REST)
+        rest++;
+    if (rest == end)
+        return;
+    log_error("damaged chunk table: a large block's chunks are not used any more",
+              log_u64("chunk", index), log_u64("disagrees", rest));
+    for (uint64_t i = index; i < end; i++) {
+        enum pool_chunk_kind kind = memnode->chunks[i].entry.kind;
+        if (i == index || kind == POOL_CHUNK_FREE || kind == POOL_CHUNK_REST)
+            set_damaged(memnode, i);
+    }
+}
+
+/* Rests that no block claims are free: a crash left them. Behind a damaged entry they may be part of a block
+ * that is in use, and count as damaged. */
+static void load_rests(struct memnode *memnode)
+{
+    uint64_t claimed = 0, damaged = 0;
+    for (uint64_t index = 0; index < memnode->super.chunks; index++) {
+        const struct pool_chunk *entry = &memnode->chunks[index].entry;
+        if (pool_chunk_blocks(entry) > 0)
+            check_rests(memnode, index);
+        if (pool_chunk_blocks(entry) > 0)
+            claimed = index + chunks_for(entry->block_bytes);
+        if (entry->kind == POOL_CHUNK_DAMAGED)
+            damaged = index + POOL_BLOCK_MAX / POOL_CHUNK_BYTES;
+        if (entry->kind == POOL_CHUNK_REST && index >= claimed) {
+            if (index < damaged)
+                set_damaged(memnode, index);
+            else
+                set_kind(memnode, index, POOL_CHUNK_FREE, 0);
+        }
+    }
 }
 
 static void load_blocks(struct memnode *memnode, uint64_t index)
 {
     struct chunk *chunk = &memnode->chunks[index];
+    chunk->blocks = pool_chunk_blocks(&chunk->entry);
     for (uint32_t block = 0; block < chunk->blocks; block++) {
-        struct pool_tenure tenure = tenure_load(memnode, index, block);
+        struct pool_tenure tenure = memnode_tenure(memnode, index, block);
         if (tenure.state == POOL_BLOCK_FREE && tenure.holder.member == 0)
-            (void)block_push(memnode, index, block);
+            (void)memnode_block_push(memnode, index, block);
     }
+    if (chunk->blocks > 0 && chunk->free_count == chunk->blocks)
+        memnode_chunk_release(memnode, index);
 }
 
 enum pando_status memnode_chunks_load(struct memnode *memnode)
@@ -505,34 +295,23 @@ enum pando_status memnode_chunks_load(struct memnode *memnode)
     memnode->reserve = memnode->super.chunks / RESERVE_PART;
     if (memnode->reserve > RESERVE_CHUNKS_MAX)
         memnode->reserve = RESERVE_CHUNKS_MAX;
+    if (memnode->reserve == 0 && memnode->super.chunks >= RESERVED_FROM)
+        memnode->reserve = 1;
+    for (size_t i = 0; i < CLASSES_MAX; i++)
+        list_init(&memnode->classes[i].chunks);
     memnode->chunks = calloc(memnode->super.chunks, sizeof(struct chunk));
     if (memnode->chunks == NULL)
         return PANDO_NO_MEMORY;
     for (uint64_t index = 0; index < memnode->super.chunks; index++) {
-        struct chunk *chunk = &memnode->chunks[index];
-        uint64_t words[2];
-        list_init(&chunk->link);
-        enum pando_status status =
-            fabric_self_read(memnode->fabric, entry_offset(memnode, index), words, sizeof(words));
+        enum pando_status status = load_entry(memnode, index);
         if (status != PANDO_OK)
             return status;
-        chunk->entry = pool_chunk_unpack(words[0], words[1]);
-        if (!entry_plausible(&chunk->entry)) {
-            /* What lies there can be read, and be written by who has it; none of it is given out again. */
-            log_error("damaged chunk table entry: the chunk is not used any more",
-                      log_u64("chunk", index), log_hex("word", words[0]));
-            memnode->stats.chunks_damaged++;
-            chunk->entry = (struct pool_chunk){.kind = POOL_CHUNK_DAMAGED};
-            continue;
-        }
-        if (chunk->entry.kind == POOL_CHUNK_FREE) {
-            memnode->chunks_free++;
-            continue;
-        }
-        chunk->blocks = POOL_CHUNK_BYTES / chunk->entry.block_bytes;
-        if (chunk->entry.kind != POOL_CHUNK_INTENTS)
-            load_blocks(memnode, index);
     }
+    load_rests(memnode);
+    for (uint64_t index = 0; index < memnode->super.chunks; index++)
+        memnode->chunks_free += memnode->chunks[index].entry.kind == POOL_CHUNK_FREE;
+    for (uint64_t index = 0; index < memnode->super.chunks; index++)
+        load_blocks(memnode, index);
     return PANDO_OK;
 }
 
@@ -548,6 +327,7 @@ void memnode_chunks_free(struct memnode *memnode)
 void memnode_stats(struct memnode *memnode, struct pool_node_stats *out)
 {
     rt_latch_lock(&memnode->latch);
+    memnode_release_whole(memnode);
     *out = memnode->stats;
     out->chunks = memnode->super.chunks;
     out->chunks_free = memnode->chunks_free;
@@ -556,7 +336,9 @@ void memnode_stats(struct memnode *memnode, struct pool_node_stats *out)
     out->starts = memnode->super.starts;
     for (uint64_t index = 0; index < memnode->super.chunks; index++) {
         const struct chunk *chunk = &memnode->chunks[index];
-        out->blocks_free_bytes += (uint64_t)chunk->free_count * chunk->entry.block_bytes;
+        bool whole = chunk->blocks > 0 && chunk->free_count == chunk->blocks;
+        out->blocks_free_bytes += whole ? chunks_for(chunk->entry.block_bytes) * POOL_CHUNK_BYTES
+                                        : (uint64_t)chunk->free_count * chunk->entry.block_bytes;
     }
     rt_latch_unlock(&memnode->latch);
 }

@@ -15,10 +15,10 @@
 
 struct chunk {
     struct pool_chunk entry;
-    uint32_t blocks;        /* that fit */
+    uint32_t blocks;        /* that begin here */
     uint32_t free_count;    /* in the node's hands */
-    uint32_t *free_blocks;  /* their indices, a stack; allocated when first needed */
-    uint32_t held;          /* so many at the bottom were swept: */
+    uint16_t *free_blocks;  /* their indices, a stack; allocated when first needed */
+    uint32_t held;          /* so many at the bottom may still be read by others: */
     uint64_t not_before_ns; /* they are not given out before */
     struct list link;       /* in its class, while it has free blocks */
 };
@@ -30,7 +30,8 @@ struct block_class {
     struct list chunks;
 };
 
-enum { CLASSES_MAX = 64 };
+enum { CLASSES_MAX = 256 };
+_Static_assert(POOL_CHUNK_BYTES / 64 <= UINT16_MAX, "free_blocks");
 
 struct memnode {
     struct fabric *fabric;
@@ -43,11 +44,16 @@ struct memnode {
     struct rt_latch work_latches[MEMNODE_LATCHES];
     struct rt_latch latch; /* over all below; calls are served on several threads */
     struct chunk *chunks;
-    uint64_t chunks_free, next_chunk;
-    uint64_t reserve; /* so many of the free ones are for what is vital only */
-    struct block_class classes[CLASSES_MAX];
-    size_t class_count;
+    uint64_t chunks_free;
+    uint64_t lowest_free; /* no chunk before it is free */
+    uint64_t reserve;     /* so many of the free ones are for what is vital only */
+    bool whole_held;      /* some chunk is free when its blocks need not be held any more */
+    struct block_class classes[CLASSES_MAX]; /* one without chunks may become another's */
     struct pool_node_stats stats;
+    bool usage_looking;
+    uint64_t usage_until_ns; /* what follows is told until then */
+    uint32_t usage_bytes;    /* 0: nobody has looked yet */
+    uint8_t usage[POOL_USAGE_BYTES_MAX];
     _Atomic uint64_t calls[POOL_METHODS], call_errors; /* not under the latch */
 };
 
@@ -58,15 +64,36 @@ uint64_t memnode_random(struct memnode *memnode);
 /* memnode_serve.c */
 enum pando_status memnode_serve(void *context, struct fabric_request *request);
 
-/* memnode_chunks.c; those without _locked take the latch themselves */
+/* memnode_chunks.c; under the latch, but for the first two */
 enum pando_status memnode_chunks_load(struct memnode *memnode);
 void memnode_chunks_free(struct memnode *memnode);
+uint64_t memnode_load(struct memnode *memnode, uint64_t offset);
+void memnode_store(struct memnode *memnode, uint64_t offset, uint64_t word);
+uint64_t memnode_block_offset(const struct memnode *memnode, uint64_t index, uint32_t block);
+
+/* Chunks with free blocks of a kind and size; NULL: there are too many sizes. */
+struct block_class *memnode_class(struct memnode *memnode, enum pool_chunk_kind kind,
+                                  uint32_t block_bytes);
+bool memnode_block_push(struct memnode *memnode, uint64_t index, uint32_t block);
+
+/* Cuts a free chunk, or several in a row for a large block. False: there are none, or only the reserve. */
+bool memnode_chunk_open(struct memnode *memnode, enum pool_chunk_kind kind, uint32_t block_bytes,
+                        bool from_reserve);
+
+/* All its blocks are in the node's hands. */
+void memnode_chunk_release(struct memnode *memnode, uint64_t index);
+
+/* memnode_blocks.c; these take the latch themselves, but for the first two */
+struct pool_tenure memnode_tenure(struct memnode *memnode, uint64_t index, uint32_t block);
+
+/* Releases chunks whose blocks are all back and need not be held any more. Under the latch. */
+void memnode_release_whole(struct memnode *memnode);
 enum pando_status memnode_grant(struct memnode *memnode, struct fabric_identity to,
                                 const struct pool_grant_request *request,
                                 struct pool_grant_reply *reply, struct pool_block *blocks);
 enum pando_status memnode_return_co(struct memnode *memnode, struct fabric_identity from,
-                                    uint32_t block_bytes, const struct pool_block *blocks,
-                                    uint32_t count);
+                                    const struct pool_return_request *request,
+                                    const struct pool_block *blocks);
 enum pando_status memnode_sweep_co(struct memnode *memnode, struct fabric_identity dead,
                                    struct pool_sweep_reply *reply);
 
@@ -76,6 +103,9 @@ enum pando_status memnode_sweep_table_co(struct memnode *memnode, uint16_t table
 
 /* After it this node's CPU sees every WRITE that has completed (R8). */
 enum pando_status memnode_barrier_co(struct memnode *memnode);
+
+/* memnode_usage.c: POOL_USAGE_BYTES_MAX at the most. AGAIN: ask again. */
+enum pando_status memnode_usage_co(struct memnode *memnode, uint8_t *reply, uint32_t *size);
 
 /* memnode_redo.c: what dead writers left half done when the node itself went down (R16) */
 enum pando_status memnode_intents_redo(struct memnode *memnode);

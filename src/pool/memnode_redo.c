@@ -83,19 +83,28 @@ static unsigned redo_slot(struct memnode *memnode, uint64_t offset, uint8_t *buf
     return 1;
 }
 
-/* Of one chunk; how many. */
+static bool is_slot(struct memnode *memnode, uint64_t block)
+{
+    uint64_t word;
+    if (memnode_word_read(memnode, block + POOL_BLOCK_TENURE, &word) != PANDO_OK)
+        return false;
+    return intent_slot_tenure(pool_tenure_unpack(word));
+}
+
+/* Of one chunk of vital blocks; how many. */
 static enum pando_status redo_chunk(struct memnode *memnode, uint64_t index, unsigned *redone)
 {
     const struct chunk *chunk = &memnode->chunks[index];
-    uint32_t slot_bytes = chunk->entry.block_bytes;
-    uint64_t offset = memnode->super.heap_offset + index * POOL_CHUNK_BYTES;
-    uint8_t *buffer = malloc(slot_bytes);
+    uint8_t *buffer = malloc(INTENT_SLOT_BYTES);
     struct intent *intent = malloc(sizeof(*intent));
     enum pando_status status = buffer == NULL || intent == NULL ? PANDO_NO_MEMORY : PANDO_OK;
 
-    for (uint32_t slot = 0; slot < chunk->blocks && status == PANDO_OK; slot++)
-        *redone +=
-            redo_slot(memnode, offset + (uint64_t)slot * slot_bytes, buffer, slot_bytes, intent);
+    for (uint32_t i = 0; i < chunk->blocks && status == PANDO_OK; i++) {
+        uint64_t block = memnode_block_offset(memnode, index, i);
+        if (is_slot(memnode, block))
+            *redone +=
+                redo_slot(memnode, block + INTENT_SLOT_AT, buffer, INTENT_SLOT_BYTES, intent);
+    }
     free(intent);
     free(buffer);
     return status;
@@ -107,7 +116,7 @@ enum pando_status memnode_intents_redo(struct memnode *memnode)
     unsigned redone = 0;
 
     for (uint64_t i = 0; i < memnode->super.chunks && status == PANDO_OK; i++) {
-        if (memnode->chunks[i].entry.kind == POOL_CHUNK_INTENTS)
+        if (intent_chunk(&memnode->chunks[i].entry))
             status = redo_chunk(memnode, i, &redone);
     }
     if (redone > 0)

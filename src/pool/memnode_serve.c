@@ -17,8 +17,8 @@ static enum pando_status serve_grant(struct memnode *memnode, struct fabric_requ
     if (request->from.member == 0)
         return PANDO_DENIED; /* memory belongs to members, so that it can be taken back */
     if (asked.block_bytes == 0 || asked.block_bytes % 64 != 0 ||
-        asked.block_bytes > POOL_CHUNK_BYTES || asked.blocks_max > POOL_GRANT_BLOCKS_MAX ||
-        asked.kind == POOL_CHUNK_FREE || asked.kind > POOL_CHUNK_VITAL)
+        asked.block_bytes > POOL_BLOCK_MAX || asked.blocks_max > POOL_GRANT_BLOCKS_MAX ||
+        (asked.kind != POOL_CHUNK_BLOCKS && asked.kind != POOL_CHUNK_VITAL))
         return PANDO_INVALID;
     struct pool_block *blocks = (struct pool_block *)(request->reply + sizeof(reply));
     enum pando_status status = memnode_grant(memnode, request->from, &asked, &reply, blocks);
@@ -44,7 +44,7 @@ static enum pando_status serve_return(struct memnode *memnode, struct fabric_req
         request->body.size != sizeof(given) + given.blocks * sizeof(struct pool_block))
         return PANDO_INVALID;
     memcpy(blocks, request->body.data + sizeof(given), given.blocks * sizeof(struct pool_block));
-    return memnode_return_co(memnode, request->from, given.block_bytes, blocks, given.blocks);
+    return memnode_return_co(memnode, request->from, &given, blocks);
 }
 
 static enum pando_status serve_sweep(struct memnode *memnode, struct fabric_request *request)
@@ -108,6 +108,8 @@ static enum pando_status serve(struct memnode *memnode, struct fabric_request *r
         request->reply_size = sizeof(stats);
         return PANDO_OK;
     }
+    case POOL_USAGE:
+        return memnode_usage_co(memnode, request->reply, &request->reply_size);
     case POOL_WORK:
     case POOL_WORK_SEEN:
         return serve_work_co(memnode, request);

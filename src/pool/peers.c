@@ -64,7 +64,9 @@ static enum pando_status locate_co(struct pool_session *session, struct fabric_i
         return status;
     /* Bytes from remote memory: make sure that they end, and mean no memory node. */
     record->location[FABRIC_LOCATION_MAX - 1] = '\0';
-    if (record->location[0] == '\0' || record->node < POOL_COMPUTE_FIRST)
+    if (record->location[0] == '\0')
+        return PANDO_UNSUPPORTED;
+    if (record->node < POOL_COMPUTE_FIRST)
         return PANDO_NOT_FOUND;
     return PANDO_OK;
 }

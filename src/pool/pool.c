@@ -51,11 +51,8 @@ static enum pando_status introduce_co(struct pool *pool, const char *name, uint6
 
 static void pool_free(struct pool *pool)
 {
-    struct list *link;
-    while ((link = list_pop_front(&pool->idle_allocators)) != NULL)
-        allocator_destroy(allocator_of_link(link));
-    intent_slots_destroy(pool->intents, pool->nodes);
-    vital_blocks_destroy(pool->vital);
+    stock_destroy(pool->stock);
+    intent_slots_destroy(pool->intents);
     free(pool->uses);
     free(pool);
 }
@@ -78,11 +75,10 @@ enum pando_status pool_join_co(struct fabric *fabric, const struct pool_options 
     pool->drift_ppm = options->drift_ppm == 0 ? DRIFT_PPM : options->drift_ppm;
     pool->no_recovery = options->no_recovery;
     pool->intents = intent_slots_create(pool->nodes);
-    pool->vital = vital_blocks_create();
+    pool->stock = stock_create(pool->nodes);
     pool->uses = pool_uses_create();
     list_init(&pool->sessions);
-    list_init(&pool->idle_allocators);
-    if (pool->intents == NULL || pool->vital == NULL || pool->uses == NULL) {
+    if (pool->intents == NULL || pool->stock == NULL || pool->uses == NULL) {
         pool_free(pool);
         return PANDO_NO_MEMORY;
     }
@@ -113,6 +109,8 @@ void pool_leave_co(struct pool *pool)
 {
     pool_answers_end_co(pool);
     pool_member_leave_co(pool);
+    if (pool->grants != NULL)
+        pool_session_close_co(pool->grants);
     pool_session_close_co(pool->own);
     pando_assert(list_empty(&pool->sessions));
     pool_free(pool);
@@ -213,15 +211,8 @@ static void session_free(struct pool_session *session)
 {
     free(session->endpoints);
     free(session->reconnecting);
+    free(session->silent_until_ns);
     free(session);
-}
-
-static struct allocator *allocator_take(struct pool *pool)
-{
-    rt_latch_lock(&pool->latch);
-    struct list *link = list_pop_front(&pool->idle_allocators);
-    rt_latch_unlock(&pool->latch);
-    return link != NULL ? allocator_of_link(link) : allocator_create(pool->nodes);
 }
 
 static struct pool_session *session_create(struct pool *pool)
@@ -233,14 +224,12 @@ static struct pool_session *session_create(struct pool *pool)
     session->loop = rt_loop_self();
     session->endpoints = calloc(pool->nodes, sizeof(*session->endpoints));
     session->reconnecting = calloc(pool->nodes, sizeof(*session->reconnecting));
+    session->silent_until_ns = calloc(pool->nodes, sizeof(*session->silent_until_ns));
+    session->next_node = (uint16_t)(rt_random() % pool->nodes);
     rt_waitq_init(&session->wake);
     list_init(&session->link);
-    if (session->endpoints == NULL || session->reconnecting == NULL) {
-        session_free(session);
-        return NULL;
-    }
-    session->allocator = allocator_take(pool);
-    if (session->allocator == NULL) {
+    if (session->endpoints == NULL || session->reconnecting == NULL ||
+        session->silent_until_ns == NULL) {
         session_free(session);
         return NULL;
     }
@@ -306,20 +295,60 @@ void pool_session_close_co(struct pool_session *session)
         rt_sleep_co(RT_NS_PER_MS);
     pool_peers_close_co(session);
     for (uint16_t node = 0; node < pool->nodes; node++) {
-        if (session->endpoints[node] != NULL)
-            fabric_disconnect_co(session->endpoints[node]);
+        if (session->endpoints[node] == NULL)
+            continue;
+        if (fabric_broken(session->endpoints[node])) {
+            stock_lost(pool->stock);
+            atomic_store(&pool->doubtful, true);
+        }
+        fabric_disconnect_co(session->endpoints[node]);
     }
     rt_latch_lock(&pool->latch);
     list_remove(&session->link);
-    list_push_back(&pool->idle_allocators, allocator_link(session->allocator));
     rt_latch_unlock(&pool->latch);
     session_free(session);
 }
 
+/* ---- lists in doubt -------------------------------------------------------------------------- */
+
+static bool any_broken(const struct pool_session *session)
+{
+    bool broken = false;
+    for (uint16_t node = 0; node < session->pool->nodes; node++)
+        broken = broken || fabric_broken(session->endpoints[node]);
+    return broken;
+}
+
+void pool_session_settle(struct pool_session *session)
+{
+    uint64_t now_ns = rt_now_ns();
+    if (!any_broken(session))
+        atomic_store(&session->settled_ns, now_ns);
+}
+
+bool pool_settled(struct pool *pool, uint64_t since_ns)
+{
+    bool all = !atomic_load(&pool->doubtful);
+    rt_latch_lock(&pool->latch);
+    list_for_each (link, &pool->sessions) {
+        struct pool_session *session = container_of(link, struct pool_session, link);
+        bool paused = atomic_load(&session->paused);
+        bool settled = paused ? atomic_load(&session->paused_settled)
+                              : atomic_load(&session->settled_ns) >= since_ns;
+        if (!settled && !paused)
+            rt_waitq_wake_all(&session->wake); /* it looks soon */
+        all = all && settled;
+    }
+    rt_latch_unlock(&pool->latch);
+    return all;
+}
+
 void pool_session_pause(struct pool_session *session)
 {
-    if (session->owed == 0)
-        atomic_store_explicit(&session->paused, true, memory_order_release);
+    if (session->owed != 0)
+        return;
+    atomic_store(&session->paused_settled, !any_broken(session));
+    atomic_store_explicit(&session->paused, true, memory_order_release);
 }
 
 void pool_session_resume(struct pool_session *session)
@@ -358,6 +387,7 @@ enum pando_status pool_reconnect_co(struct pool_session *session, uint16_t node)
         return PANDO_OK;
     if (pool_fenced(session->pool))
         return PANDO_FENCED;
+    stock_lost(session->pool->stock); /* the fate of blocks that lists were about is unknown */
     session->reconnecting[node] = true;
     session->breaks += node == 0;
     for (int i = 0; i < RECONNECT_TRIES && !session->closing; i++) {

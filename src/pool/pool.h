@@ -87,6 +87,11 @@ struct fabric_endpoint *pool_endpoint(struct pool_session *session, uint16_t nod
 PANDO_MUST_CHECK enum pando_status pool_submit_co(struct pool_session *session, uint16_t node,
                                                   struct fabric_op *ops, uint32_t count);
 
+/* The same for a list that may be repeated. If its endpoint broke, so that its outcome is not known, and can
+ * be connected again, which fences what was sent before (R4), the list is sent again, a few times at most. */
+PANDO_MUST_CHECK enum pando_status pool_submit_again_co(struct pool_session *session, uint16_t node,
+                                                        struct fabric_op *ops, uint32_t count);
+
 /* Connects a broken endpoint again: OK, FENCED, or why not. OK at once if it is not broken. */
 PANDO_MUST_CHECK enum pando_status pool_reconnect_co(struct pool_session *session, uint16_t node);
 
@@ -230,7 +235,7 @@ pool_persist_unlock_once_co(struct pool_session *session, const struct pool_lock
 
 /* A slot for an intent, on the same node as what it protects. Slots are bounded: suspends until one
  * is free. The slot's header word is 0. */
-enum { POOL_INTENT_BYTES = 128 * 1024 }; /* three of the largest nodes, for a merge */
+enum { POOL_INTENT_BYTES = 128 * 1024 - 64 }; /* three of the largest nodes, for a merge */
 PANDO_MUST_CHECK enum pando_status pool_intent_take_co(struct pool_session *session, uint16_t node,
                                                        fabric_address *slot);
 
@@ -239,7 +244,11 @@ void pool_intent_give(struct pool_session *session, fabric_address slot);
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* A block of that size (a multiple of 64, up to a chunk) on a node, or on any node in turn
+/* The size of block for so many bytes: there are few sizes, eight between a power of two and the next,
+ * and they fill their chunks. */
+uint32_t pool_block_bytes(uint64_t size);
+
+/* A block of that size (a multiple of 64, up to POOL_BLOCK_MAX) on a node, or on any node in turn
  * (POOL_ANY_NODE). Mostly without a message. Its contents are undefined but for its header; its
  * next version is block->version + 1. FULL: no memory on that node, or on none. Of any node: those that do
  * not answer are passed over, and left alone for a second; if all others are full, the error is theirs. */
@@ -254,9 +263,9 @@ PANDO_MUST_CHECK enum pando_status pool_free_co(struct pool_session *session,
                                                 uint32_t block_bytes, bool tenure_written);
 
 /* Vital blocks: what a process needs in order to serve at all, and to free memory (logs, maps). A part
- * of every memory node is kept for them and for intents (memnode_chunks.c), so that they can be had when
- * pool_alloc_co says FULL. On any node, with a message each; freed ones go back to their node after the
- * grace period. Few, and not for data: the reserve is small. */
+ * of every memory node is kept for them (memnode_chunks.c), so that they can be had when pool_alloc_co
+ * says FULL; slots for intents are such blocks, too. On any node, with a message each; freed ones go back
+ * to their node after the grace period. Few, and not for data: the reserve is small. */
 PANDO_MUST_CHECK enum pando_status
 pool_vital_alloc_co(struct pool_session *session, uint32_t block_bytes, struct pool_block *block);
 PANDO_MUST_CHECK enum pando_status pool_vital_free_co(struct pool_session *session,
@@ -364,11 +373,19 @@ PANDO_MUST_CHECK enum pando_status pool_table_remove_co(struct pool_session *ses
 /* How many drops there were; one more; and that this member uses none of the tables of so many. */
 PANDO_MUST_CHECK enum pando_status pool_drops_co(struct pool_session *session, uint64_t *drops);
 PANDO_MUST_CHECK enum pando_status pool_drops_add_co(struct pool_session *session, uint64_t *drops);
-PANDO_MUST_CHECK enum pando_status pool_drops_seen_co(struct pool_session *session, uint64_t drops);
+PANDO_MUST_CHECK enum pando_status pool_drops_seen_co(struct pool_session *session, uint64_t drops,
+                                                      bool settled);
 
-/* Whether every member there is has said so. */
-PANDO_MUST_CHECK enum pando_status pool_drops_seen_by_all_co(struct pool_session *session,
-                                                             uint64_t drops, bool *all);
+/* Whether every member there is has said so, and each that it is settled. */
+PANDO_MUST_CHECK enum pando_status
+pool_drops_seen_by_all_co(struct pool_session *session, uint64_t drops, bool *all, bool *settled);
+
+/* Whether each session has since been seen with no endpoint broken: then none of the lists that ended before
+ * that time is in doubt (R4). Any loop; ask again soon. */
+bool pool_settled(struct pool *pool, uint64_t since_ns);
+
+/* How many dead members were recovered so far. A table's entry has the count of when it was made. */
+PANDO_MUST_CHECK enum pando_status pool_deaths_co(struct pool_session *session, uint64_t *deaths);
 
 /* ---- calls between members (peers.c, answers.c) ---------------------------------------------- */
 
@@ -392,12 +409,17 @@ void pool_answer_no_more_co(struct pool *pool, uint16_t table);
 /* Calls another member, or this one. Up to reply_capacity bytes of the reply are stored; its size goes
  * to *reply_size. Connects once per session and member, and again, in bounded time, when that broke.
  * Not served: NOT_FOUND there is no such member in that incarnation (any more), or it cannot be
- * reached; STALE nobody there answers for that table; AGAIN it has too much to do; FENCED we are.
+ * reached; UNSUPPORTED it listens nowhere; STALE nobody there answers for that table; AGAIN it has too much to do; FENCED we are.
  * BROKEN, TIMEOUT: it may have been served all the same. */
 PANDO_MUST_CHECK enum pando_status pool_call_co(struct pool_session *session,
                                                 struct fabric_identity member, uint16_t table,
                                                 uint16_t method, struct slice body, void *reply,
                                                 uint32_t reply_capacity, uint32_t *reply_size);
+
+/* Tells a member that cannot be called that this one wants what it has of a table: it gets a call with this method, from
+ * this member and with an empty body, within a part of a lease. That may get lost. */
+enum { POOL_WISH_METHOD = 0xffff };
+void pool_wish_co(struct pool_session *session, struct fabric_identity member, uint16_t table);
 
 /* ---- members and statistics ------------------------------------------------------------------ */
 
@@ -432,6 +454,17 @@ PANDO_MUST_CHECK enum pando_status pool_recover_co(struct pool_session *session,
 
 PANDO_MUST_CHECK enum pando_status pool_node_stats_co(struct pool_session *session, uint16_t node,
                                                       struct pool_node_stats *out);
+
+/* What a node's memory is used for, as of some seconds ago at the most; free it. */
+struct pool_usage {
+    struct pool_usage_head head;
+    const struct pool_usage_class *classes;
+    const struct pool_usage_table *tables;
+    void *bytes; /* what these point to */
+};
+PANDO_MUST_CHECK enum pando_status pool_usage_co(struct pool_session *session, uint16_t node,
+                                                 struct pool_usage *out);
+void pool_usage_free(struct pool_usage *usage);
 
 /* Recoveries this process has done since it joined. */
 uint64_t pool_recoveries(const struct pool *pool);

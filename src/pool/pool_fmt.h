@@ -4,11 +4,11 @@
  *   where               what
  *   first               superblock, 4 KiB (first = fabric_window_first)
  *   + 4 KiB             heartbeats: 1,024 words, one per member            (used on node 0)
- *   + 12 KiB            member records: 1,024 x 192 bytes                  (used on node 0)
- *   + 204 KiB           table directory: 128 x 256 bytes                   (used on node 0)
- *   + 236 KiB           windows of the pool's nodes: 256 x 16 bytes        (used on node 0)
- *   + 240 KiB           chunk table: one 16-byte entry per chunk
- *   heap_offset         chunks of 8 MiB
+ *   + 12 KiB            member records: 1,024 x 256 bytes                  (used on node 0)
+ *   + 268 KiB           table directory: 128 x 256 bytes                   (used on node 0)
+ *   + 300 KiB           windows of the pool's nodes: 256 x 16 bytes        (used on node 0)
+ *   + 304 KiB           chunk table: one 16-byte entry per chunk
+ *   heap_offset         chunks of 1 MiB
  *   device + 0          lock table: 32,768 words (on-chip memory where there is some)
  *
  * superblock
@@ -22,6 +22,7 @@
  *   80  8  replaces: 1 in a window that was made to take the place of a lost one, until it has
  *  128  8  drops: goes up whenever a table begins to be dropped (node 0 only; drop.c)
  *  136  8  epoch: up by 2 whenever a node's window is replaced; odd meanwhile (node 0 only; windows.c)
+ *  144  8  deaths: goes up whenever a dead member has been recovered (node 0 only)
  *
  * heartbeat word: state 8, incarnation 16, counter 40 (from the high end)
  *   0 free, 1 joining, 2 alive, 3 fenced: being recovered; the counter then is the recoverer's
@@ -32,9 +33,12 @@
  *   12  4  epoch at which it joined
  *   16 64  name (host and process), NUL-terminated
  *   80 96  location of its window, NUL-terminated
- *  176  8  drops seen: bit 63 says that it keeps this word, the rest is the latest count of drops
- *          whose tables it does not use any more            184  8  missing: of a partial
+ *  176  8  drops seen: bit 63 says that it keeps this word, bit 62 that no list of its that was about
+ *          these tables is in doubt (R4), the rest is the latest count of drops whose tables it
+ *          does not use any more            184  8  missing: of a partial
  *          recovery, a bit for each memory node (0 to 63) that it has not come to yet
+ *  192 64  wishes: what members who cannot call it want of it; a word each, 0 if none: table 16,
+ *          member 16, incarnation 16 (from bit 47 down; wishes.c)
  *
  * directory entry
  *    0  8  state: 0 free, 1 live, 2 being dropped; with 2 also who drops it: member 16 at bit 16,
@@ -43,15 +47,16 @@
  *   32 64  name, NUL-terminated       96 16  engine, NUL-terminated
  *  112  8  uses: nodes that the table has memory on 40 (a bit each, node mod 40), and the epoch at
  *          which that was so 24 (from the high end; uses.c)
- *  120 136 the engine's own words
+ *  120  8  deaths when it was made
+ *  128 128 the engine's own words
  *
  * window of a node
  *    0  8  id of the window (window_fmt.h); 0 until the first client joins the node to the pool
  *    8  8  the epoch since which it is this one; 0 if it always was
  *
  * chunk table entry
- *    0  8  kind 8, block bytes / 64 24, owner's member 16, owner's incarnation 16
- *          (from the high end); kinds: 0 free, 1 blocks, 2 intents, 3 vital blocks (no owner)
+ *    0  8  kind, block bytes / 64, and a check of both (pool_chunk_pack); kinds: 0 free, 1 blocks,
+ *          2 the rest of a block that begins in a chunk before it, 3 vital blocks
  *    8  8  version floor: no block here ever had a version as high
  *
  * lock word (R9), from the high end
@@ -70,20 +75,23 @@
 #define POOL_MAGIC 0x314c4f4f50444e50u /* "PNDPOOL1" */
 
 enum {
-    POOL_VERSION = 2,
+    POOL_VERSION = 4,
     POOL_MEMBERS = FABRIC_MEMBERS_MAX,
     POOL_TABLES = 128,
     POOL_TABLE_NUMBER_MAX = UINT16_MAX, /* a block's tenure has 16 bits for it */
-    POOL_CHUNK_BYTES = 8 * 1024 * 1024,
+    POOL_CHUNK_BYTES = 1024 * 1024,
+    POOL_BLOCK_MAX = 8 * 1024 * 1024, /* a block may take several chunks in a row */
     POOL_LOCKS = 32768,
     POOL_LOCK_DIRECTORY = 0, /* the lock word that protects the directory on node 0 */
     POOL_NAME_MAX = 64,
 
     POOL_DROPS = 128, /* offsets from the first byte of the users */
     POOL_EPOCH = 136,
+    POOL_DEATHS = 144,
     POOL_HEARTBEATS = 4096,
     POOL_RECORDS = POOL_HEARTBEATS + POOL_MEMBERS * 8,
-    POOL_RECORD_BYTES = 192,
+    POOL_RECORD_BYTES = 256,
+    POOL_WISHES = 8,
     POOL_DIRECTORY = POOL_RECORDS + POOL_MEMBERS * POOL_RECORD_BYTES,
     POOL_ENTRY_BYTES = 256,
     POOL_NODES_MAX = 256,
@@ -92,7 +100,7 @@ enum {
     POOL_CHUNK_TABLE = POOL_WINDOWS + POOL_NODES_MAX * POOL_WINDOW_BYTES,
     POOL_CHUNK_ENTRY_BYTES = 16,
 };
-_Static_assert(POOL_CHUNK_TABLE == 240 * 1024, "the table above");
+_Static_assert(POOL_CHUNK_TABLE == 304 * 1024, "the table above");
 _Static_assert(POOL_MEMBERS <= 1 << 10, "a member fits into the recoverer's bits");
 
 struct pool_superblock {
@@ -127,10 +135,11 @@ struct pool_record {
     char location[FABRIC_LOCATION_MAX];
     uint64_t drops_seen;
     uint64_t missing;
+    uint64_t wishes[POOL_WISHES];
 };
 _Static_assert(sizeof(struct pool_record) == POOL_RECORD_BYTES, "format");
 
-enum { POOL_ENGINE_WORDS = 17, POOL_ENGINE_NAME_MAX = 16 };
+enum { POOL_ENGINE_WORDS = 16, POOL_ENGINE_NAME_MAX = 16 };
 
 struct pool_entry {
     uint64_t state;
@@ -141,6 +150,7 @@ struct pool_entry {
     char name[POOL_NAME_MAX];
     char engine[POOL_ENGINE_NAME_MAX];
     uint64_t uses;
+    uint64_t deaths;
     uint64_t words[POOL_ENGINE_WORDS];
 };
 _Static_assert(sizeof(struct pool_entry) == POOL_ENTRY_BYTES, "format");
@@ -168,9 +178,21 @@ static inline struct pool_uses pool_uses_unpack(uint64_t word)
                               .epoch = word & (((uint64_t)1 << POOL_USES_EPOCH) - 1)};
 }
 
+static inline uint64_t pool_wish_pack(uint16_t table, struct fabric_identity from)
+{
+    return (uint64_t)table << 32 | (uint64_t)from.member << 16 | from.incarnation;
+}
+
+static inline struct fabric_identity pool_wish_from(uint64_t word)
+{
+    return (struct fabric_identity){.member = (uint16_t)(word >> 16),
+                                    .incarnation = (uint16_t)word};
+}
+
 enum pool_entry_state { POOL_ENTRY_FREE, POOL_ENTRY_LIVE, POOL_ENTRY_DROPPING };
 
-#define POOL_DROPS_KEPT ((uint64_t)1 << 63) /* in drops_seen */
+#define POOL_DROPS_KEPT    ((uint64_t)1 << 63) /* in drops_seen */
+#define POOL_DROPS_SETTLED ((uint64_t)1 << 62)
 
 static inline bool pool_entry_dropping(uint64_t state)
 {
@@ -281,7 +303,7 @@ static inline struct fabric_identity pool_lock_owner(uint64_t word)
 enum pool_chunk_kind {
     POOL_CHUNK_FREE,
     POOL_CHUNK_BLOCKS,
-    POOL_CHUNK_INTENTS,
+    POOL_CHUNK_REST,
     POOL_CHUNK_VITAL,
     POOL_CHUNK_DAMAGED, /* never in the window: what an entry with a wrong check is */
 };
@@ -289,13 +311,11 @@ enum pool_chunk_kind {
 struct pool_chunk {
     enum pool_chunk_kind kind;
     uint32_t block_bytes; /* a multiple of 64 */
-    struct fabric_identity owner;
     uint64_t version_floor;
 };
 
-/* An entry's first word: the owner's incarnation (bits 0 to 15) and member (16 to 31), the blocks' size in
- * units of 64 bytes (32 to 49), the kind (56 and 57), and a check of all that (50 to 55 and 58 to 63). It is 0
- * for a free chunk. */
+/* An entry's first word: the blocks' size in units of 64 bytes (bits 32 to 49), the kind (56 and 57), and a
+ * check of both (50 to 55 and 58 to 63). It is 0 for a free chunk. */
 #define POOL_CHUNK_CHECKED (((uint64_t)3 << 56) | (((uint64_t)1 << 50) - 1))
 
 static inline uint64_t pool_chunk_check(uint64_t word)
@@ -306,8 +326,7 @@ static inline uint64_t pool_chunk_check(uint64_t word)
 
 static inline uint64_t pool_chunk_pack(const struct pool_chunk *chunk)
 {
-    uint64_t word = (uint64_t)chunk->kind << 56 | (uint64_t)(chunk->block_bytes / 64) << 32 |
-                    (uint64_t)chunk->owner.member << 16 | chunk->owner.incarnation;
+    uint64_t word = (uint64_t)chunk->kind << 56 | (uint64_t)(chunk->block_bytes / 64) << 32;
     return word | pool_chunk_check(word);
 }
 
@@ -317,9 +336,17 @@ static inline struct pool_chunk pool_chunk_unpack(uint64_t word, uint64_t versio
     return (struct pool_chunk){
         .kind = sound ? (enum pool_chunk_kind)(word >> 56 & 3) : POOL_CHUNK_DAMAGED,
         .block_bytes = (uint32_t)(word >> 32 & 0x3ffff) * 64,
-        .owner = {.member = (uint16_t)(word >> 16), .incarnation = (uint16_t)word},
         .version_floor = version_floor,
     };
+}
+
+/* Whether blocks begin in such a chunk, and how many: one that is larger than a chunk takes several. */
+static inline uint32_t pool_chunk_blocks(const struct pool_chunk *chunk)
+{
+    if ((chunk->kind != POOL_CHUNK_BLOCKS && chunk->kind != POOL_CHUNK_VITAL) ||
+        chunk->block_bytes == 0 || chunk->block_bytes > POOL_BLOCK_MAX)
+        return 0;
+    return chunk->block_bytes > POOL_CHUNK_BYTES ? 1 : POOL_CHUNK_BYTES / chunk->block_bytes;
 }
 
 #endif

@@ -7,7 +7,9 @@
 #include <stdatomic.h>
 
 #include "base/list.h"
+#include "pool/intent_fmt.h"
 #include "pool/pool.h"
+#include "pool/stock.h"
 
 /* Allocations that fail on purpose: fail.c. */
 struct pool_fail {
@@ -37,17 +39,22 @@ struct pool {
 
     /* On the loop that joined. */
     struct pool_session *own; /* the member tasks' session */
+    struct pool_session
+        *grants;              /* the one with which wishes are granted; NULL until there was one */
     uint64_t beat;            /* the heartbeat word as last written */
-    bool leaving;
-    unsigned tasks;
-    unsigned stuck;       /* beats in a row that were not sent because a loop stood still */
-    struct rt_waitq wake; /* ends the member tasks' sleep when leaving */
+    bool leaving;             /* watches the others no more, */
+    bool left;                /* and has given back everything: beats no more */
+    bool watching, beating;   /* the tasks that do run, */
+    bool returning, granting; /* as well as those that give back blocks, and grant wishes */
+    unsigned stuck;           /* beats in a row that were not sent because a loop stood still */
+    struct rt_waitq wake;     /* ends the member tasks' sleep when leaving */
 
-    struct rt_latch latch; /* sessions, and what closed ones have left for the next */
+    struct rt_latch latch; /* sessions */
     struct list sessions;
-    struct list idle_allocators;
+    struct pool_stock *stock;
+    atomic_bool doubtful;         /* a session was closed whose lists were in doubt */
     struct intent_slots *intents; /* by node */
-    struct vital_blocks *vital;
+    _Atomic uint16_t vital_node;  /* vital blocks come from all nodes in turn */
     struct pool_fail fail;
 
     /* answers.c */
@@ -57,18 +64,16 @@ struct pool {
     struct rt_waitq answered; /* some call has been */
 };
 
-struct allocator;
-struct vital_blocks;
 struct pool_peer;
 
-enum { INTENT_SLOTS = POOL_CHUNK_BYTES / POOL_INTENT_BYTES };
-
-/* Intent slots of the process on one node; the chunk comes with the first use. */
+/* Slots for intents of the process on one node, fetched one by one when all are in use. */
+enum { INTENT_SLOTS_MAX = 64 };
 struct intent_slots {
     struct rt_latch latch; /* for all but the queue */
-    fabric_address chunk;
+    uint32_t count;
     uint32_t free_count;
-    uint32_t *free_slots;
+    fabric_address free_slots[INTENT_SLOTS_MAX];
+    uint64_t again_ns; /* the node had none: not asked before */
     bool fetching;
     struct rt_waitq waiting;
 };
@@ -79,11 +84,14 @@ struct pool_session {
     struct rt_loop *loop;
     struct fabric_endpoint **endpoints;
     bool *reconnecting;
-    struct allocator *allocator;
-    _Atomic uint64_t ticked_ns; /* the loop was seen turning */
-    uint64_t stops;             /* times it had not turned for long, as after a pause */
-    uint64_t breaks;            /* times the endpoint to node 0 was found broken */
-    atomic_bool paused;         /* it need not */
+    uint64_t *silent_until_ns;   /* of each node: it did not answer, and is left alone until then */
+    uint16_t next_node;          /* for blocks that may be anywhere */
+    _Atomic uint64_t ticked_ns;  /* the loop was seen turning */
+    uint64_t stops;              /* times it had not turned for long, as after a pause */
+    uint64_t breaks;             /* times the endpoint to node 0 was found broken */
+    _Atomic uint64_t settled_ns; /* when none of its endpoints was broken */
+    atomic_bool paused;          /* its loop need not turn, */
+    atomic_bool paused_settled;  /* and no endpoint was broken when it stopped */
     bool closing;
     bool ticker_done;
     struct rt_waitq wake;
@@ -99,6 +107,9 @@ enum pando_status pool_word_read_co(struct pool_session *session, fabric_address
 enum pando_status pool_word_cas_co(struct pool_session *session, fabric_address address,
                                    uint64_t expected, uint64_t desired, uint64_t *old);
 void pool_set_fenced(struct pool *pool);
+
+/* Notes whether no endpoint is broken. On the session's loop. */
+void pool_session_settle(struct pool_session *session);
 
 /* windows.c */
 
@@ -158,6 +169,9 @@ void pool_answers_end_co(struct pool *pool);
 PANDO_MUST_CHECK enum pando_status pool_answer_self_co(struct pool_session *session, uint16_t table,
                                                        struct fabric_request *request);
 
+/* wishes.c: grants what others have wished of this member. */
+void pool_wishes_look_co(struct pool *pool);
+
 /* peers.c */
 void pool_peers_close_co(struct pool_session *session);
 void pool_peers_counters(const struct pool_session *session, struct fabric_counters *sum);
@@ -196,25 +210,22 @@ void pool_owed_settle_co(struct pool_session *session);
 /* recover.c: locks of ours that nobody knows of any more, because their CAS had an unknown outcome */
 enum pando_status pool_release_own_locks_co(struct pool_session *session);
 
-/* alloc.c */
-struct allocator *allocator_create(uint16_t nodes);
-void allocator_destroy(struct allocator *allocator);
-struct list *allocator_link(struct allocator *allocator);
-struct allocator *allocator_of_link(struct list *link);
-
 /* intents.c */
 struct intent_slots *intent_slots_create(uint16_t nodes);
-void intent_slots_destroy(struct intent_slots *slots, uint16_t nodes);
+void intent_slots_destroy(struct intent_slots *slots);
+
+/* Nobody has an intent any more: the slots' blocks go back to their nodes with the rest. */
+void pool_intents_end(struct pool *pool);
 
 /* vital.c */
-struct vital_blocks *vital_blocks_create(void);
-void vital_blocks_destroy(struct vital_blocks *vital);
+
+/* A vital block on that node; `modest`: not if it has only its reserve. Errors as pool_vital_alloc_co. */
+PANDO_MUST_CHECK enum pando_status pool_vital_ask_co(struct pool_session *session, uint16_t node,
+                                                     uint32_t block_bytes, bool modest,
+                                                     struct pool_block *block);
 
 /* fail.c: whether an allocation is to be refused with FULL. */
 bool pool_alloc_fails(struct pool *pool, bool block);
-
-/* Gives back to their nodes those that were freed long enough ago. */
-void pool_vital_return_co(struct pool_session *session);
 
 /* alloc.c: marks a block as free and in this member's hands */
 enum pando_status pool_tenure_free_co(struct pool_session *session, const struct pool_block *block);

@@ -31,13 +31,14 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "pool/block_fmt.h"
 #include "pool/broken.h"
 #include "pool/intent.h"
 #include "pool/peer_fmt.h"
 #include "pool/pool_int.h"
 
 /* An intent is read whole. */
-enum { PIECE_BYTES = POOL_INTENT_BYTES, HEADERS_PER_LIST = 128, ABSENT_MAX = 64 };
+enum { PIECE_BYTES = POOL_INTENT_BYTES, ABSENT_MAX = 64 };
 
 struct recovery {
     struct pool_session *session;
@@ -353,29 +354,27 @@ static enum pando_status redo_slot_co(struct recovery *recovery, fabric_address 
     return redo_co(recovery, slot);
 }
 
-static enum pando_status redo_chunk_co(struct recovery *recovery, fabric_address chunk,
-                                       uint32_t slot_bytes)
+/* The dead one's slots in a chunk of vital blocks. */
+static enum pando_status redo_chunk_co(struct recovery *recovery, fabric_address at,
+                                       const struct pool_chunk *chunk)
 {
-    uint32_t slots = POOL_CHUNK_BYTES / slot_bytes;
-    struct fabric_op reads[HEADERS_PER_LIST];
-    uint64_t headers[HEADERS_PER_LIST];
+    enum { BLOCKS_MAX = POOL_CHUNK_BYTES / INTENT_SLOT_BLOCK };
+    uint32_t count = pool_chunk_blocks(chunk), bytes = chunk->block_bytes;
+    struct fabric_op reads[BLOCKS_MAX];
+    uint64_t tenures[BLOCKS_MAX];
 
-    for (uint32_t from = 0; from < slots; from += HEADERS_PER_LIST) {
-        uint32_t count = slots - from < HEADERS_PER_LIST ? slots - from : HEADERS_PER_LIST;
-        for (uint32_t i = 0; i < count; i++)
-            reads[i] = fabric_read(fabric_address_offset(chunk) + (uint64_t)(from + i) * slot_bytes,
-                                   &headers[i], sizeof(headers[i]));
-        enum pando_status status =
-            pool_submit_co(recovery->session, fabric_address_node(chunk), reads, count);
-        for (uint32_t i = 0; i < count && status == PANDO_OK; i++) {
-            if (headers[i] != 0)
-                status =
-                    redo_slot_co(recovery, chunk + (uint64_t)(from + i) * slot_bytes, slot_bytes);
-        }
-        if (status != PANDO_OK)
-            return status;
+    for (uint32_t i = 0; i < count; i++)
+        reads[i] = fabric_read(fabric_address_offset(at) + (uint64_t)i * bytes + POOL_BLOCK_TENURE,
+                               &tenures[i], sizeof(tenures[i]));
+    enum pando_status status =
+        pool_submit_co(recovery->session, fabric_address_node(at), reads, count);
+    for (uint32_t i = 0; i < count && status == PANDO_OK; i++) {
+        struct pool_tenure tenure = pool_tenure_unpack(tenures[i]);
+        if (intent_slot_tenure(tenure) && not_later(tenure.holder, recovery->dead))
+            status = redo_slot_co(recovery, at + (uint64_t)i * bytes + INTENT_SLOT_AT,
+                                  INTENT_SLOT_BYTES);
     }
-    return PANDO_OK;
+    return status;
 }
 
 static enum pando_status redo_node_co(struct recovery *recovery, uint16_t node)
@@ -393,11 +392,9 @@ static enum pando_status redo_node_co(struct recovery *recovery, uint16_t node)
         status = pool_submit_co(recovery->session, node, &read, 1);
         for (uint64_t i = 0; i < count && status == PANDO_OK; i++) {
             struct pool_chunk chunk = pool_chunk_unpack(entries[2 * i], entries[2 * i + 1]);
-            if (chunk.kind != POOL_CHUNK_INTENTS || !not_later(chunk.owner, recovery->dead) ||
-                chunk.block_bytes == 0 || chunk.block_bytes > PIECE_BYTES)
-                continue;
             uint64_t offset = super->heap_offset + (from + i) * POOL_CHUNK_BYTES;
-            status = redo_chunk_co(recovery, fabric_address_make(node, offset), chunk.block_bytes);
+            if (intent_chunk(&chunk))
+                status = redo_chunk_co(recovery, fabric_address_make(node, offset), &chunk);
         }
     }
     free(entries);
@@ -508,6 +505,13 @@ static enum pando_status stop_halfway_co(struct recovery *recovery)
     return PANDO_AGAIN;
 }
 
+/* Whoever drops a table finds out by this that it may have lost blocks (drop.c). Before the dead one's slot is free. */
+static enum pando_status count_death_co(struct recovery *recovery)
+{
+    struct fabric_op add = fabric_faa(recovery->pool->first + POOL_DEATHS, 1);
+    return pool_submit_co(recovery->session, 0, &add, 1);
+}
+
 static enum pando_status recover_steps_co(struct recovery *recovery)
 {
     fabric_address record = pool_record_address(recovery->pool, recovery->dead.member);
@@ -532,6 +536,8 @@ static enum pando_status recover_steps_co(struct recovery *recovery)
     recovery->released_ns = rt_now_ns();
     if (status == PANDO_OK)
         status = every_node_co(recovery, sweep_co);
+    if (status == PANDO_OK)
+        status = count_death_co(recovery);
     if (status == PANDO_OK)
         status = count_on_co(recovery, POOL_FREE);
     return status;

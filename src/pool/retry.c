@@ -14,6 +14,7 @@ enum {
     RETRY_DOUBLINGS = 8,
     RETRY_LEASES = 10,
     LEAVING_LEASES = 2,
+    AGAIN_MAX = 4,
 };
 
 static const uint64_t READ_OLD_NS = 100 * RT_NS_PER_MS; /* R22 */
@@ -63,6 +64,19 @@ enum pando_status pool_read_co(struct pool_session *session, struct pool_reading
         pool_submit_co(session, fabric_address_node(reading->address), &read, 1);
     reading->recent = pool_recent(posted_ns);
     return status == PANDO_RANGE ? PANDO_STALE : status;
+}
+
+enum pando_status pool_submit_again_co(struct pool_session *session, uint16_t node,
+                                       struct fabric_op *ops, uint32_t count)
+{
+    enum pando_status status = pool_submit_co(session, node, ops, count);
+    for (int i = 0; i < AGAIN_MAX && status == PANDO_BROKEN; i++) {
+        status = pool_reconnect_co(session, node);
+        if (status != PANDO_OK)
+            break; /* it cannot be reached: that may take long */
+        status = pool_submit_co(session, node, ops, count);
+    }
+    return status;
 }
 
 /* Whether to try again. If what was begun cannot be finished, this member gives itself up. */

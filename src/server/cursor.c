@@ -28,7 +28,9 @@ static enum pando_status take_tag_co(struct server_thread *thread, uint64_t *tag
     enum pando_status status;
     for (;;) {
         status = store_modify_co(thread->cursors, slice_of_text("tag"), false, next_tag, tag);
-        bool passes = status == PANDO_UNKNOWN || status == PANDO_TIMEOUT || status == PANDO_BROKEN;
+        /* FULL, too: what a dead server had of a full pool is kept from use for a while. */
+        bool passes = status == PANDO_UNKNOWN || status == PANDO_TIMEOUT ||
+                      status == PANDO_BROKEN || status == PANDO_FULL;
         if (!passes || rt_now_ns() > end_ns)
             break;
         rt_sleep_co(TAG_PAUSE_NS);

@@ -50,13 +50,13 @@ static struct engine_change removal_change(void *context, const struct slice *ol
     return edit_remove();
 }
 
-static void remove_one_co(void *context, size_t index)
+static bool remove_one_co(void *context, size_t index)
 {
     struct each *each = context;
     struct slice key = call_word(each->call, index + 1);
     struct removal removal = {0};
     if (key.size > KEYSPACE_KEY_MAX)
-        return;
+        return true;
     enum pando_status status =
         store_modify_co(keyspace_table(each->call, key), key, false, removal_change, &removal);
     if (status != PANDO_OK)
@@ -64,6 +64,7 @@ static void remove_one_co(void *context, size_t index)
     else
         each->count += removal.found;
     each->changed += status == PANDO_OK && removal.found;
+    return each->status == PANDO_OK;
 }
 
 void command_del_co(struct call *call)
@@ -73,7 +74,7 @@ void command_del_co(struct call *call)
     each_reply(&each);
 }
 
-static void exists_one_co(void *context, size_t index)
+static bool exists_one_co(void *context, size_t index)
 {
     struct each *each = context;
     struct slice key = call_word(each->call, index + 1);
@@ -83,6 +84,7 @@ static void exists_one_co(void *context, size_t index)
         each->count++;
     else if (status != PANDO_NOT_FOUND)
         each_failed(each, status);
+    return each->status == PANDO_OK;
 }
 
 void command_exists_co(struct call *call)

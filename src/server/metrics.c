@@ -110,6 +110,24 @@ static void put_loops_co(struct server *server, struct metrics *out)
 
 /* ---- the pool -------------------------------------------------------------------------------- */
 
+/* Of the nodes that answer. */
+static void put_usage_co(struct store_thread *thread, unsigned nodes, struct metrics *out)
+{
+    struct pool_usage *usage = calloc(nodes, sizeof(*usage));
+    unsigned reached = 0;
+    if (usage == NULL) {
+        out->failed = true;
+        return;
+    }
+    while (reached < nodes &&
+           store_usage_co(thread, (uint16_t)reached, &usage[reached]) == PANDO_OK)
+        reached++;
+    metrics_usage(out, usage, reached);
+    for (unsigned i = 0; i < reached; i++)
+        pool_usage_free(&usage[i]);
+    free(usage);
+}
+
 static void put_pool_co(struct server *server, struct metrics *out)
 {
     struct store_thread *thread = server->threads[0].store;
@@ -123,6 +141,7 @@ static void put_pool_co(struct server *server, struct metrics *out)
                store_node_stats_co(thread, (uint16_t)reached, &stats[reached]) == PANDO_OK)
             reached++;
         metrics_nodes(out, stats, 0, reached);
+        put_usage_co(thread, nodes, out);
         if (store_members_co(thread, member, POOL_MEMBERS, &members) == PANDO_OK)
             metrics_members(out, member, members);
         metrics_one(out, "pando_pool_up", METRICS_GAUGE,

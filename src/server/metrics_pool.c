@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "store/usage.h"
+
 enum { LABELS_BYTES = 256 };
 
 static const char *const target_names[FABRIC_TARGETS] = {
@@ -41,6 +43,11 @@ static uint64_t spare_bytes(const struct pool_node_stats *stats)
     return stats->blocks_free_bytes;
 }
 
+static uint64_t reserved_bytes(const struct pool_node_stats *stats)
+{
+    return stats->chunks_reserved * POOL_CHUNK_BYTES;
+}
+
 static uint64_t grants(const struct pool_node_stats *stats)
 {
     return stats->grants;
@@ -72,6 +79,8 @@ static const struct node_family node_families[] = {
      used_bytes},
     {"pando_pool_spare_bytes", "Blocks that came back and wait to be used again.", METRICS_GAUGE,
      spare_bytes},
+    {"pando_pool_reserved_bytes", "Free memory that is kept for what is vital.", METRICS_GAUGE,
+     reserved_bytes},
     {"pando_pool_grants_total", "Times a node gave out memory.", METRICS_COUNTER, grants},
     {"pando_pool_returns_total", "Times memory was given back.", METRICS_COUNTER, returns},
     {"pando_pool_sweeps_total", "Dead members whose memory was taken back.", METRICS_COUNTER,
@@ -90,6 +99,40 @@ void metrics_nodes(struct metrics *metrics, const struct pool_node_stats *stats,
         for (unsigned node = 0; node < count; node++) {
             snprintf(labels, sizeof(labels), "node=\"%u\"", first + node);
             metrics_u64(metrics, family->name, labels, family->value(&stats[node]));
+        }
+    }
+}
+
+static void use_sample(struct metrics *metrics, unsigned node, const char *use, uint64_t bytes)
+{
+    char labels[LABELS_BYTES];
+    snprintf(labels, sizeof(labels), "node=\"%u\",use=\"%s\"", node, use);
+    metrics_u64(metrics, "pando_pool_use_bytes", labels, bytes);
+}
+
+void metrics_usage(struct metrics *metrics, const struct pool_usage *usage, unsigned count)
+{
+    char labels[LABELS_BYTES];
+    metrics_family(metrics, "pando_pool_use_bytes", METRICS_GAUGE,
+                   "Memory of a node by what it is used for.");
+    for (unsigned node = 0; node < count; node++) {
+        uint64_t bytes[STORE_USES] = {0};
+        for (uint32_t i = 0; i < usage[node].head.tables; i++)
+            bytes[store_use_of(usage[node].tables[i].kind)] += usage[node].tables[i].bytes;
+        for (unsigned i = 0; i < STORE_USES; i++)
+            use_sample(metrics, node, store_use_name((enum store_use)i), bytes[i]);
+        use_sample(metrics, node, "slots", usage[node].head.slots_bytes);
+        use_sample(metrics, node, "members", usage[node].head.hands_bytes);
+        use_sample(metrics, node, "held", usage[node].head.held_bytes);
+    }
+    metrics_family(metrics, "pando_pool_class_free_bytes", METRICS_GAUGE,
+                   "Free blocks in chunks that are in use, by size of block.");
+    for (unsigned node = 0; node < count; node++) {
+        for (uint32_t i = 0; i < usage[node].head.classes; i++) {
+            const struct pool_usage_class *class = &usage[node].classes[i];
+            snprintf(labels, sizeof(labels), "node=\"%u\",block=\"%u\",vital=\"%d\"", node,
+                     class->block_bytes, class->kind == POOL_CHUNK_VITAL);
+            metrics_u64(metrics, "pando_pool_class_free_bytes", labels, class->free_bytes);
         }
     }
 }

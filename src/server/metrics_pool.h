@@ -11,6 +11,7 @@
 void metrics_build(struct metrics *metrics);
 
 /* pando_pool_*: of memory nodes first .. first + count - 1. */
+void metrics_usage(struct metrics *metrics, const struct pool_usage *usage, unsigned count);
 void metrics_nodes(struct metrics *metrics, const struct pool_node_stats *stats, unsigned first,
                    unsigned count);
 void metrics_members(struct metrics *metrics, const struct pool_member *members, unsigned count);

@@ -15,7 +15,7 @@ struct mget {
 };
 
 /* As GET would, into the slot's own reply. */
-static void mget_one_co(void *context, size_t index)
+static bool mget_one_co(void *context, size_t index)
 {
     struct mget *mget = context;
     struct slot *slot = &mget->window->slots[index];
@@ -25,6 +25,7 @@ static void mget_one_co(void *context, size_t index)
     slot->call.words = mget->call->words + mget->first + index - 1;
     slot->call.reply = &slot->reply;
     command_get_co(&slot->call);
+    return true; /* there are few, and each has a reply */
 }
 
 /* Errors cannot stand inside an array that clients take for values: the first becomes the reply. */
@@ -129,18 +130,17 @@ static size_t last_of_each(const struct call *call, uint32_t *pairs)
     return kept;
 }
 
-static void mset_one_co(void *context, size_t index)
+static bool mset_one_co(void *context, size_t index)
 {
     struct mset *mset = context;
     struct slice key = call_word(mset->call, mset->pairs[index]);
-    if (mset->status != PANDO_OK)
-        return;
     enum pando_status status =
         keyspace_put_co(mset->call, key, mset->pairs[index] + 1, 0, ENGINE_UPSERT);
     if (status == PANDO_OK)
         mset->changed++;
     else
         mset->status = failure_of(mset->status, status);
+    return mset->status == PANDO_OK;
 }
 
 static bool mset_begin(struct call *call, struct mset *mset, uint32_t **pairs)
@@ -182,7 +182,7 @@ void command_mset_co(struct call *call)
         reply_failure_after(call->reply, mset.status, mset.changed);
 }
 
-static void msetnx_look_co(void *context, size_t index)
+static bool msetnx_look_co(void *context, size_t index)
 {
     struct mset *mset = context;
     struct slice key = call_word(mset->call, mset->pairs[index]);
@@ -192,6 +192,7 @@ static void msetnx_look_co(void *context, size_t index)
         mset->clash = true;
     else if (status != PANDO_NOT_FOUND)
         mset->status = status;
+    return mset->status == PANDO_OK && !mset->clash;
 }
 
 struct place {

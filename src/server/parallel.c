@@ -1,18 +1,20 @@
 #include "server/parallel.h"
 
-enum { WIDTH = 32 };
+enum { WIDTH = 64 };
 
 struct parallel {
     size_t next, count;
-    void (*fn_co)(void *context, size_t index);
+    bool (*fn_co)(void *context, size_t index);
     void *context;
     struct rt_countdown left;
 };
 
 static void work_co(struct parallel *parallel)
 {
-    while (parallel->next < parallel->count)
-        parallel->fn_co(parallel->context, parallel->next++);
+    while (parallel->next < parallel->count) {
+        if (!parallel->fn_co(parallel->context, parallel->next++))
+            parallel->count = 0;
+    }
 }
 
 static void worker(void *arg)
@@ -23,7 +25,7 @@ static void worker(void *arg)
 }
 
 void parallel_co(struct server_thread *thread, size_t count,
-                 void (*fn_co)(void *context, size_t index), void *context)
+                 bool (*fn_co)(void *context, size_t index), void *context)
 {
     struct parallel parallel = {.count = count, .fn_co = fn_co, .context = context};
     unsigned workers = count < WIDTH ? (unsigned)count : WIDTH;

@@ -6,9 +6,10 @@
 
 #include "server/server_int.h"
 
-/* Calls fn_co(context, i) for 0 .. count-1 and returns when all have returned. On this loop, in no
- * particular order when they overlap. */
+/* Calls fn_co(context, i) for 0 .. count-1 and returns when all that were begun have returned. On this loop, in
+ * no particular order when they overlap. When one returns false none is begun any more: in a pool that does not
+ * answer every key fails only after a while, and a command of many would take that long for each. */
 void parallel_co(struct server_thread *thread, size_t count,
-                 void (*fn_co)(void *context, size_t index), void *context);
+                 bool (*fn_co)(void *context, size_t index), void *context);
 
 #endif

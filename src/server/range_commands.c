@@ -277,7 +277,7 @@ static void several_failed(struct several *several, enum pando_status status)
     several->status = failure_of(several->status, status);
 }
 
-static void delete_one_co(void *context, size_t index)
+static bool delete_one_co(void *context, size_t index)
 {
     struct several *several = context;
     enum pando_status status =
@@ -287,9 +287,10 @@ static void delete_one_co(void *context, size_t index)
     else if (status != PANDO_NOT_FOUND && status != PANDO_TOO_LARGE)
         several_failed(several, status);
     several->changed += status == PANDO_OK;
+    return several->status == PANDO_OK;
 }
 
-static void exists_one_co(void *context, size_t index)
+static bool exists_one_co(void *context, size_t index)
 {
     struct several *several = context;
     uint8_t byte;
@@ -300,9 +301,10 @@ static void exists_one_co(void *context, size_t index)
         several->count++;
     else if (status != PANDO_NOT_FOUND && status != PANDO_TOO_LARGE)
         several_failed(several, status);
+    return several->status == PANDO_OK;
 }
 
-static void several_co(struct call *call, void (*fn_co)(void *context, size_t index))
+static void several_co(struct call *call, bool (*fn_co)(void *context, size_t index))
 {
     struct several several = {.call = call, .table = table_of_co(call), .first = 2};
     if (several.table == NULL)
@@ -345,7 +347,7 @@ void command_ri_mget_co(struct call *call)
     }
 }
 
-static void set_one_co(void *context, size_t index)
+static bool set_one_co(void *context, size_t index)
 {
     struct several *several = context;
     size_t word = several->first + 2 * index;
@@ -354,6 +356,7 @@ static void set_one_co(void *context, size_t index)
     if (status != PANDO_OK)
         several_failed(several, status);
     several->changed += status == PANDO_OK;
+    return several->status == PANDO_OK;
 }
 
 /* Pairs with the same key do not overlap: the last one counts. */
@@ -386,8 +389,8 @@ void command_ri_mset_co(struct call *call)
     }
     size_t count = (call->count - 2) / 2;
     if (has_duplicates(call)) {
-        for (size_t i = 0; i < count && several.status == PANDO_OK; i++)
-            set_one_co(&several, i);
+        for (size_t i = 0; i < count && set_one_co(&several, i); i++)
+            continue;
     } else {
         parallel_co(call->thread, count, set_one_co, &several);
     }
@@ -644,7 +647,7 @@ static bool doomed_pair(void *context, struct slice key, struct slice value)
     return doomed->count < STEP_PAIRS;
 }
 
-static void doomed_delete_co(void *context, size_t index)
+static bool doomed_delete_co(void *context, size_t index)
 {
     struct doomed *doomed = context;
     uint32_t from = doomed->offsets[index], to = doomed->offsets[index + 1];
@@ -654,6 +657,7 @@ static void doomed_delete_co(void *context, size_t index)
         doomed->deleted++;
     else if (status != PANDO_NOT_FOUND)
         doomed->status = failure_of(doomed->status, status);
+    return doomed->status == PANDO_OK;
 }
 
 static enum pando_status delete_prefix_co(struct call *call, struct doomed *doomed)

@@ -178,7 +178,7 @@ struct flush {
     uint64_t deleted;
 };
 
-static void flush_one_co(void *context, size_t index)
+static bool flush_one_co(void *context, size_t index)
 {
     struct flush *flush = context;
     struct slice key = flush->walk->entries[index].key;
@@ -188,17 +188,19 @@ static void flush_one_co(void *context, size_t index)
         flush->deleted++;
     else if (status != PANDO_NOT_FOUND)
         flush->status = failure_of(flush->status, status);
+    return flush->status == PANDO_OK;
 }
 
-static enum pando_status flush_kind_co(struct server_thread *thread,
-                                       const struct database *database, bool expired,
-                                       uint64_t *deleted)
+static enum pando_status flush_co(struct server_thread *thread, unsigned number, uint64_t *deleted)
 {
+    const struct database *database = &thread->databases[number];
     struct walk walk;
     struct flush flush = {.database = database, .walk = &walk};
+    if (database->tables[0] == NULL || database->tables[1] == NULL)
+        return PANDO_OK;
     if (!walk_begin(&walk, database, NULL))
         return PANDO_NO_MEMORY;
-    walk.only_expired = expired;
+    walk.which = WALK_ALL;
     while (flush.status == PANDO_OK && !walk.over) {
         flush.status = walk_step_co(&walk, STEP_KEYS);
         if (flush.status == PANDO_OK)
@@ -208,15 +210,6 @@ static enum pando_status flush_kind_co(struct server_thread *thread,
     walk_end(&walk);
     *deleted += flush.deleted;
     return flush.status;
-}
-
-static enum pando_status flush_co(struct server_thread *thread, unsigned number, uint64_t *deleted)
-{
-    const struct database *database = &thread->databases[number];
-    if (database->tables[0] == NULL || database->tables[1] == NULL)
-        return PANDO_OK;
-    enum pando_status status = flush_kind_co(thread, database, false, deleted);
-    return status == PANDO_OK ? flush_kind_co(thread, database, true, deleted) : status;
 }
 
 static bool flush_options(struct call *call)

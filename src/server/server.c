@@ -351,6 +351,8 @@ static void close_clients_co(struct server_thread *thread)
     }
     while (thread->clients_left > 0 && rt_park_co(limit_ns) == PANDO_OK)
         continue;
+    if (thread->clients_left > 0 && thread->server->store != NULL)
+        store_hurry(thread->server->store); /* the pool may stay away for hours */
     list_for_each_safe (link, &thread->clients)
         client_close(container_of(link, struct client, link));
     while (thread->clients_left > 0)

@@ -118,10 +118,10 @@ static bool batch_pair(void *context, struct slice key, struct slice stored)
         memcpy(batch->last, key.data, key.size);
     batch->last_size = key.size;
     batch->examined++;
-    bool known = value_read(stored, &value);
+    bool known = walk->which != WALK_ALL && value_read(stored, &value);
     walk->expiring += known && value.expire_ms != 0;
     bool expired = known && value_expired(&value);
-    if (expired == walk->only_expired &&
+    if ((walk->which == WALK_ALL || expired == (walk->which == WALK_EXPIRED)) &&
         (!walk->has_pattern || pattern_matches(walk->pattern, key)) && !batch_keep(batch, key)) {
         batch->failed = true;
         return false;
@@ -132,7 +132,11 @@ static bool batch_pair(void *context, struct slice key, struct slice stored)
 static enum pando_status batch_fill_co(struct walk *walk, int which, unsigned limit)
 {
     struct batch *batch = walk->batches[which];
-    struct engine_range range = {.low = low_of(walk),
+    static const int values[] = {[WALK_UNEXPIRED] = ENGINE_SCAN_VALUES,
+                                 [WALK_EXPIRED] = ENGINE_SCAN_GLANCE,
+                                 [WALK_ALL] = ENGINE_SCAN_KEYS};
+    struct engine_range range = {.values = values[walk->which],
+                                 .low = low_of(walk),
                                  .high = slice_of(walk->high, walk->high_size),
                                  .no_high = walk->no_high,
                                  .limit = (uint64_t)limit + 1};

@@ -23,7 +23,7 @@ struct walk {
     bool no_high;
     struct slice pattern; /* with has_pattern: only what matches; the caller's memory */
     bool has_pattern;
-    bool only_expired; /* else only what has not */
+    enum { WALK_UNEXPIRED, WALK_EXPIRED, WALK_ALL } which; /* WALK_EXPIRED: perhaps; look again */
 
     struct walk_entry *entries; /* of the last step */
     size_t count;

@@ -23,6 +23,7 @@ enum {
 
 static const uint64_t SOON_NS = 5 * RT_NS_PER_MS; /* while something is waited for */
 static const uint64_t JOIN_PAUSE_NS = 100 * RT_NS_PER_MS;
+static const uint64_t JOIN_SAY_NS = 10 * RT_NS_PER_S;
 
 void store_keeper_nudge(struct store *store)
 {
@@ -99,12 +100,19 @@ static void rejoin_co(struct store *store)
     }
     if (status == PANDO_OK) {
         log_info("joined the pool again", log_u64("member", pool_identity(life->pool).member));
+        store->join_said_ns = 0;
         rt_waitq_wake_all(&store->reborn);
         return;
     }
     free(life);
-    log_warn("cannot join the pool again; will try", log_text("why", error));
-    pause_co(store, JOIN_PAUSE_NS);
+    uint64_t now_ns = rt_now_ns();
+    if (store->join_said_ns == 0 || now_ns - store->join_said_ns > JOIN_SAY_NS) {
+        log_warn("cannot join the pool again; will try", log_text("why", error));
+        store->join_said_ns = now_ns;
+    }
+    /* A nudge does not shorten this: whoever waits for the next life nudges all the time. */
+    while (!store->closing && rt_now_ns() < now_ns + JOIN_PAUSE_NS)
+        rt_sleep_co(RT_NS_PER_MS);
 }
 
 /* ---- freeing --------------------------------------------------------------------------------- */
@@ -115,18 +123,25 @@ struct finish {
     struct pool_entry entry;
 };
 
-/* What cannot be walked through is taken back by its blocks' tenures. */
+/* Takes a table back by its blocks' tenures. */
 static enum pando_status sweep_table_co(struct store *store, unsigned slot,
                                         const struct pool_entry *entry)
 {
-    log_warn("a dropped table is damaged: its blocks are taken back one by one",
-             log_text("table", entry->name));
     enum pando_status status = pool_table_sweep_co(store->session, (uint16_t)entry->table);
     return status == PANDO_OK ? pool_table_remove_co(store->session, slot, entry->table) : status;
 }
 
+static enum pando_status sweep_damaged_co(struct store *store, unsigned slot,
+                                          const struct pool_entry *entry)
+{
+    log_warn("a dropped table is damaged: its blocks are taken back one by one",
+             log_text("table", entry->name));
+    return sweep_table_co(store, slot, entry);
+}
+
+/* `settled`: no list of anybody's that is about the table is in doubt. */
 static enum pando_status free_table_co(struct store *store, unsigned slot,
-                                       const struct pool_entry *entry)
+                                       const struct pool_entry *entry, bool settled)
 {
     struct engine_table *table;
     char name[32], error[256] = "";
@@ -135,6 +150,9 @@ static enum pando_status free_table_co(struct store *store, unsigned slot,
         return PANDO_UNSUPPORTED; /* somebody who has that engine will do it */
     uint16_t node;
     if (pool_table_lost(pool_session_pool(store->session), entry, &node))
+        return sweep_damaged_co(store, slot, entry);
+    uint64_t deaths = entry->deaths;
+    if (settled && pool_deaths_co(store->session, &deaths) == PANDO_OK && deaths != entry->deaths)
         return sweep_table_co(store, slot, entry);
     snprintf(name, sizeof(name), "#%llu", (unsigned long long)entry->table);
     struct engine_config config = {.cache_bytes = 1 << 20, .kept = true};
@@ -144,7 +162,7 @@ static enum pando_status free_table_co(struct store *store, unsigned slot,
         status = engine_drop_co(table, store->session);
         engine_close_co(table, store->session);
     }
-    return status == PANDO_CORRUPT ? sweep_table_co(store, slot, entry) : status;
+    return status == PANDO_CORRUPT ? sweep_damaged_co(store, slot, entry) : status;
 }
 
 /* Steps 2 to 5 of drop.c. */
@@ -152,21 +170,22 @@ static enum pando_status finish_co(struct finish *finish)
 {
     struct store *store = finish->store;
     uint64_t drops;
-    bool all = false;
+    bool all = false, settled = false;
     enum pando_status status =
         pool_table_take_over_co(store->session, finish->slot, finish->entry.state);
     if (status == PANDO_OK)
         status = pool_drops_add_co(store->session, &drops);
     store_keeper_nudge(store);
     while (status == PANDO_OK && !all) {
-        status = pool_drops_seen_by_all_co(store->session, drops, &all);
+        status = pool_drops_seen_by_all_co(store->session, drops, &all, &settled);
         if (status == PANDO_OK && !all) {
             if (store->closing)
                 return PANDO_TIMEOUT; /* whoever stays goes on with it */
             rt_sleep_co(SOON_NS);
         }
     }
-    return status == PANDO_OK ? free_table_co(store, finish->slot, &finish->entry) : status;
+    return status == PANDO_OK ? free_table_co(store, finish->slot, &finish->entry, settled)
+                              : status;
 }
 
 static void finish_task(void *arg)
@@ -276,6 +295,8 @@ static enum pando_status keep_drops_co(struct store *store, struct pool_entry *e
         if (status != PANDO_OK)
             return status;
         store->seen_due |= first || drops != store->drops_looked;
+        if (drops != store->drops_looked)
+            store->retired_ns = 0;
         store->drops_looked = drops;
         store->dropping = false;
         /* In turn: one that cannot be freed is in nobody's way. */
@@ -292,8 +313,16 @@ static enum pando_status keep_drops_co(struct store *store, struct pool_entry *e
     status = retire_dropped_co(store);
     if (status != PANDO_OK)
         return status;
-    status = pool_drops_seen_co(store->session, store->drops_looked);
+    uint64_t now_ns = rt_now_ns();
+    if (store->retired_ns == 0)
+        store->retired_ns = now_ns;
+    /* Not for ever: a memory node may be away. The dropper then frees what it can walk through. */
+    bool settled = pool_settled(store->life->pool, store->retired_ns);
+    if (!settled && now_ns - store->retired_ns < store->lease_ns)
+        return PANDO_AGAIN;
+    status = pool_drops_seen_co(store->session, store->drops_looked, settled);
     store->seen_due = status != PANDO_OK;
+    store->retired_ns = 0;
     return status;
 }
 

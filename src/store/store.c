@@ -119,12 +119,17 @@ enum pando_status store_reborn_co(struct store *store, uint64_t life_number)
     uint64_t deadline_ns = rt_now_ns() + STORE_REJOIN_LEASES * store->lease_ns;
     while (atomic_load(&store->life_number) == life_number) {
         uint64_t now = rt_now_ns();
-        if (now > deadline_ns)
+        if (now > deadline_ns || atomic_load(&store->hurried))
             return PANDO_TIMEOUT;
         store_keeper_nudge(store);
         (void)rt_waitq_wait_co(&store->reborn, now + 10 * RT_NS_PER_MS);
     }
     return PANDO_OK;
+}
+
+void store_hurry(struct store *store)
+{
+    atomic_store(&store->hurried, true);
 }
 
 /* ---- threads --------------------------------------------------------------------------------- */
@@ -287,6 +292,21 @@ enum pando_status store_node_stats_co(struct store_thread *thread, uint16_t node
     if (status != PANDO_OK)
         return status;
     status = pool_node_stats_co(thread->session, node, out);
+    store_thread_leave(thread);
+    return status == PANDO_FENCED ? PANDO_TIMEOUT : status;
+}
+
+uint16_t store_memory_nodes(const struct store_thread *thread)
+{
+    return thread->session == NULL ? 0 : pool_nodes(pool_session_pool(thread->session));
+}
+
+enum pando_status store_usage_co(struct store_thread *thread, uint16_t node, struct pool_usage *out)
+{
+    enum pando_status status = store_thread_enter_co(thread);
+    if (status != PANDO_OK)
+        return status;
+    status = pool_usage_co(thread->session, node, out);
     store_thread_leave(thread);
     return status == PANDO_FENCED ? PANDO_TIMEOUT : status;
 }

@@ -42,6 +42,9 @@ bool store_durability_parse(const char *text, bool *not_durable);
 PANDO_MUST_CHECK enum pando_status store_open_co(const struct store_options *options,
                                                  struct store **out, char *error,
                                                  size_t error_bytes);
+/* For a process that is to end: from now on no operation waits for it to join the pool again, TIMEOUT is
+ * what they return instead. On any loop. */
+void store_hurry(struct store *store);
 /* Every thread has been closed. On the loop that opened it. */
 void store_close_co(struct store *store);
 
@@ -67,6 +70,12 @@ PANDO_MUST_CHECK enum pando_status store_members_co(struct store_thread *thread,
 PANDO_MUST_CHECK enum pando_status store_node_stats_co(struct store_thread *thread, uint16_t node,
                                                        struct pool_node_stats *out);
 
+uint16_t store_memory_nodes(const struct store_thread *thread);
+
+/* What its memory is used for: pool_usage_free it. */
+PANDO_MUST_CHECK enum pando_status store_usage_co(struct store_thread *thread, uint16_t node,
+                                                  struct pool_usage *out);
+
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 /* NULL for the default engine. Errors as one line for a person: EXISTS, INVALID, TOO_LARGE, FULL. */
@@ -88,6 +97,7 @@ PANDO_MUST_CHECK enum pando_status store_table_drop_co(struct store_thread *thre
 
 /* Up to `capacity` of the pool's tables, and how many there are. */
 struct store_table_info {
+    uint64_t number;
     char name[POOL_NAME_MAX];
     char engine[POOL_ENGINE_NAME_MAX];
     uint32_t key_max, value_inline;

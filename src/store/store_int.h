@@ -40,6 +40,7 @@ struct store {
     struct store_life *life; /* changed under the store's lock */
     _Atomic uint64_t life_number;
     atomic_bool nudged;     /* the keeper has something to do */
+    atomic_bool hurried;    /* nobody waits for the next life */
     struct rt_waitq reborn; /* those who wait for the next life */
 
     /* The store's lock: one at a time opens or closes tables or joins; the others wait. */
@@ -53,6 +54,9 @@ struct store {
     struct list former; /* lives that some thread still has a session of */
     struct rt_waitq wake;
     bool closing, keeper_done, finishing;
+    uint64_t
+        retired_ns; /* since when no table is used that was dropped; 0: some is, or all is said */
+    uint64_t join_said_ns; /* when it last said that it cannot join; 0: not since it has */
     unsigned passes;       /* of the keeper in this life */
     uint64_t drops_looked; /* the count of drops before it last looked at the directory */
     bool dropping;         /* some table was being dropped then */

@@ -461,8 +461,8 @@ enum pando_status store_table_list_co(struct store_thread *thread, struct store_
     *count = status == PANDO_OK ? listing.count : 0;
     for (unsigned i = 0; i < *count && i < capacity; i++) {
         const struct pool_entry *entry = &listing.entries[i];
-        out[i] = (struct store_table_info){.key_max = entry->key_max,
-                                           .value_inline = entry->value_inline};
+        out[i] = (struct store_table_info){
+            .number = entry->table, .key_max = entry->key_max, .value_inline = entry->value_inline};
         snprintf(out[i].name, sizeof(out[i].name), "%.*s", POOL_NAME_MAX - 1, entry->name);
         snprintf(out[i].engine, sizeof(out[i].engine), "%.*s", POOL_ENGINE_NAME_MAX - 1,
                  entry->engine);

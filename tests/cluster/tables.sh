@@ -21,14 +21,14 @@ expect 0 '^created users$' table create users --pool "$POOL" --key-max 32
 expect 1 'exists already; choose' table create users --pool "$POOL"
 expect 1 'too large' table create huge --pool "$POOL" --key-max 1M
 expect 2 'an argument is missing' table create --pool "$POOL"
-expect 0 '^users  *[a-z]*  *32 B' table list --pool "$POOL"
+expect 0 '^users  *[a-z]*  *[0-9.]* [KM]*i*B  *32 B' table list --pool "$POOL"
 expect 0 '^created other' table create other --pool "$POOL" --engine sherman
-expect 0 '^other  *sherman  *64 B .* -$' table list --pool "$POOL"
+expect 0 '^other  *sherman  *[0-9.]* [KM]*i*B  *64 B .* -$' table list --pool "$POOL"
 expect 0 '^other: sound: 0 pairs' table verify other --pool "$POOL"
 expect 0 '^other: nothing to do' table spread other --pool "$POOL"
 expect 0 '^dropped other' table drop other --pool "$POOL"
 expect 0 '^created owned' table create owned --pool "$POOL" --engine dex
-expect 0 '^owned  *dex  *64 B .* nobody: 1 range$' table list --pool "$POOL"
+expect 0 '^owned  *dex  *[0-9.]* [KM]*i*B  *64 B .* nobody: 1 range$' table list --pool "$POOL"
 expect 0 '^owned: sound: 0 pairs' table verify owned --pool "$POOL"
 expect 0 '^owned: nothing to do' table spread owned --pool "$POOL"
 expect 0 '^dropped owned' table drop owned --pool "$POOL"

@@ -14,7 +14,7 @@ enum {
     VALUE = 64,
     BLOB = 30000,
     KEYS_MAX = 1 << 16,
-    HOGS_MAX = 512,
+    HOGS_MAX = 4096,
     LEFT_CHUNKS = 2,   /* of each node, besides the reserve */
     REFUSALS_MAX = 50, /* of one task: so much is tried again after the first */
 };

@@ -11,12 +11,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { SLOTS = 4, SLOT_BYTES = 32 * 1024, INTENT_BYTES = 1024, DEAD = 5, MEMBER_NODE = 0x8000 };
+enum { SLOTS = 4, INTENT_BYTES = 1024, DEAD = 5, MEMBER_NODE = 0x8000 };
 
 static const struct fabric_identity dead = {.member = DEAD, .incarnation = 3};
 static struct fabric *member;
 static struct input input;
-static uint64_t chunk; /* offset of the slots */
+static uint64_t slots[SLOTS]; /* their offsets */
 
 /* Places of every kind: heap, tables of the pool, locks, the fabric's own, other nodes, nowhere. */
 static fabric_address any_address(void)
@@ -36,7 +36,7 @@ static fabric_address any_address(void)
     case 5:
         return fabric_address_make((uint16_t)choice, rest);
     case 6:
-        return chunk + rest % (SLOTS * SLOT_BYTES);
+        return slots[rest % SLOTS] + rest / SLOTS % INTENT_SLOT_BYTES;
     default:
         return rest << 24 | rest;
     }
@@ -91,15 +91,24 @@ static void put_intent(uint64_t pool, uint64_t slot)
     pando_assert(fabric_self_write(node.fabric, slot, bytes, sizeof(bytes)) == PANDO_OK);
 }
 
-/* A chunk with intents of the dead member's. */
+/* Slots with intents of the dead member's. */
 static void leave_intents(void)
 {
-    struct pool_grant_request request = {.block_bytes = SLOT_BYTES, .kind = POOL_CHUNK_INTENTS};
-    struct pool_grant_reply reply = {0};
-    pando_assert(memnode_grant(node.memnode, dead, &request, &reply, NULL) == PANDO_OK);
-    chunk = fabric_address_offset(reply.chunk);
+    struct pool_grant_request request = {
+        .block_bytes = INTENT_SLOT_BLOCK, .blocks_max = 1, .kind = POOL_CHUNK_VITAL};
+    struct pool_tenure tenure = {
+        .state = POOL_BLOCK_FREE, .kind = INTENT_SLOT_KIND, .holder = dead};
+    uint64_t word = pool_tenure_pack(tenure);
+    for (unsigned i = 0; i < SLOTS; i++) {
+        struct pool_grant_reply reply = {0};
+        struct pool_block block;
+        pando_assert(memnode_grant(node.memnode, dead, &request, &reply, &block) == PANDO_OK);
+        uint64_t at = fabric_address_offset(block.address);
+        pando_assert(fabric_self_write(node.fabric, at + POOL_BLOCK_TENURE, &word, 8) == PANDO_OK);
+        slots[i] = at + INTENT_SLOT_AT;
+    }
     for (unsigned i = 0; i < SLOTS && input.size > 0; i++)
-        put_intent(node.memnode->super.pool_id, chunk + i * SLOT_BYTES);
+        put_intent(node.memnode->super.pool_id, slots[i]);
 }
 
 /* R16 */

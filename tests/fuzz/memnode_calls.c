@@ -72,8 +72,6 @@ static void remember(struct fabric_identity member, uint32_t block_bytes, const 
         memcpy(&block, reply + sizeof(head) + i * sizeof(block), sizeof(block));
         hold(member, block.address, block.version, block_bytes);
     }
-    for (uint32_t i = 0; head.chunk != 0 && i < 8 && i < POOL_CHUNK_BYTES / block_bytes; i++)
-        hold(member, head.chunk + (uint64_t)i * block_bytes, head.version_floor, block_bytes);
 }
 
 static void any_call(struct fabric_identity from)
@@ -90,10 +88,11 @@ static void any_call(struct fabric_identity from)
 static void grant(struct fabric_identity from)
 {
     static const uint32_t sizes[] = {65536,   131072,  1 << 18, 1 << 20,
-                                     3 << 20, 4 << 20, 65600,   POOL_CHUNK_BYTES};
+                                     3 << 20, 2 << 20, 65600,   POOL_BLOCK_MAX};
     struct pool_grant_request request = {.block_bytes = sizes[input_byte(&run.input) % 8],
                                          .blocks_max = input_byte(&run.input),
-                                         .kind = input_byte(&run.input) % 5};
+                                         .kind = input_byte(&run.input) % 5,
+                                         .modest = input_byte(&run.input) % 2};
     uint8_t *reply;
     uint32_t size;
     if (call(from, POOL_GRANT, &request, sizeof(request), &reply, &size) == PANDO_OK)
@@ -107,12 +106,12 @@ static void give_back(struct fabric_identity from)
     struct {
         struct pool_return_request head;
         struct pool_block blocks[8];
-    } request = {.head.blocks = input_byte(&run.input) % 9};
+    } request = {
+        .head = {.blocks = input_byte(&run.input) % 9, .hold = input_byte(&run.input) % 2}};
     uint8_t *reply;
     uint32_t size;
     for (uint32_t i = 0; i < request.head.blocks && run.held_count > 0; i++) {
         const struct held *held = &run.held[input_byte(&run.input) % run.held_count];
-        request.head.block_bytes = held->bytes;
         request.blocks[i] = held->block;
         request.blocks[i].version += input_byte(&run.input);
     }
@@ -254,6 +253,7 @@ static void check_books(void)
 {
     struct pool_node_stats stats;
     uint64_t chunks_free = 0;
+    memnode_stats(node.memnode, &stats); /* releases chunks that need not be held any more */
     for (uint64_t i = 0; i < node.memnode->super.chunks; i++) {
         const struct chunk *chunk = &node.memnode->chunks[i];
         chunks_free += chunk->entry.kind == POOL_CHUNK_FREE;
@@ -274,7 +274,6 @@ static void check_books(void)
         }
         free(seen);
     }
-    memnode_stats(node.memnode, &stats);
     pando_assert(stats.chunks_free == chunks_free && stats.chunks_reserved <= chunks_free);
 }
 

@@ -8,7 +8,7 @@
 #include "sim/numbered.h"
 #include "tree/sherman/sherman.h"
 
-enum { LONG_BYTES = 5000, SEGMENT_BYTES = 1 << 20, KEYS = 20, TABLE = 77, LIVES = 5, CHUNKS = 9 };
+enum { LONG_BYTES = 5000, SEGMENT_BYTES = 1 << 18, KEYS = 20, TABLE = 77, LIVES = 5, CHUNKS = 72 };
 
 static const uint64_t SOON_NS = 2 * RT_NS_PER_S;
 static struct dex_world place;

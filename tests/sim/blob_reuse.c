@@ -16,7 +16,7 @@ enum {
         12, /* those that a scan comes to last have short values, which are replaced all the time */
     LONG_BYTES = 1200 * 1024,
     SHORT_BYTES = 304,
-    CHUNKS = 40,
+    CHUNKS = 320,
     ADDS = 4,
 };
 

@@ -7,9 +7,6 @@
 
 enum { KEYS = 20 * 1000, CACHE_BYTES = 100 * 1024, CROWD = 16 };
 
-static const struct engine_shape shape = {
-    .key_size = 8, .value_size = 8, .key_max = 8, .value_inline = 8, .node_bytes = 1024};
-
 static unsigned done;
 
 /* The second time: the first fills the cache. */
@@ -76,9 +73,8 @@ static void load_co(struct dex_member *self)
 {
     struct engine *engine;
     struct number_feed feed = {.end = KEYS};
-    CHECK_OK(engine_create_co(&dex_engine, self->session, "t", &shape));
-    CHECK_OK(dex_open_co(self, "t", NULL));
-    CHECK_OK(engine_attach_co(self->table, self->session, &engine));
+    CHECK_OK(engine_create_co(&dex_engine, self->session, "t", &number_shape));
+    dex_attach_co(self, &engine);
     CHECK_OK(engine_bulk_load_co(engine, number_feed_next, &feed, 80));
     engine_detach_co(engine);
     engine_close_co(self->table, self->session);

@@ -8,9 +8,6 @@
 
 enum { KEYS = 300, TRIES = 200 };
 
-static const struct engine_shape shape = {
-    .key_size = 8, .value_size = 8, .key_max = 8, .value_inline = 8, .node_bytes = 1024};
-
 static struct world {
     bool closed, done;
 } world;
@@ -22,9 +19,8 @@ static void owner_task(void *arg)
     uint64_t key;
 
     dex_join_co(arg, &self);
-    CHECK_OK(engine_create_co(&dex_engine, self.session, "t", &shape));
-    CHECK_OK(dex_open_co(&self, "t", NULL));
-    CHECK_OK(engine_attach_co(self.table, self.session, &engine));
+    CHECK_OK(engine_create_co(&dex_engine, self.session, "t", &number_shape));
+    dex_attach_co(&self, &engine);
     for (uint64_t number = 0; number < KEYS; number++)
         CHECK_OK(engine_put_co(engine, number_key(number, &key), slice_of(&key, 8), ENGINE_UPSERT));
     pool_fail_allocations(self.pool, 1, UINT64_MAX);
@@ -48,16 +44,13 @@ static void heir_task(void *arg)
     while (!world.closed)
         rt_sleep_co(LEASE_NS);
     dex_join_co(arg, &self);
-    CHECK_OK(dex_open_co(&self, "t", NULL));
-    CHECK_OK(engine_attach_co(self.table, self.session, &engine));
+    dex_attach_co(&self, &engine);
     for (int i = 0; i < TRIES && status != PANDO_OK; i++)
         status = engine_get_co(engine, number_key(0, &key), &value, sizeof(value), &size);
     CHECK_OK(status);
     for (uint64_t number = 0; number < KEYS; number++)
         CHECK_OK(engine_get_co(engine, number_key(number, &key), &value, sizeof(value), &size));
-    engine_detach_co(engine);
-    engine_close_co(self.table, self.session);
-    dex_leave_co(&self);
+    dex_end_co(&self, engine);
     world.done = true;
 }
 

@@ -9,9 +9,6 @@
 
 enum { SLOTS_MAX = 1024, ALLOCATIONS_MAX = 20 };
 
-static const struct engine_shape shape = {
-    .key_size = 8, .value_size = 8, .key_max = 8, .value_inline = 8, .node_bytes = 1024};
-
 static struct world {
     const char *without;
     struct pool *owner_pool;
@@ -100,7 +97,7 @@ static void owner_task(void *arg)
 
     dex_join_co(arg, &self.base);
     world.owner_pool = self.base.pool;
-    CHECK_OK(engine_create_co(&dex_engine, self.base.session, "t", &shape));
+    CHECK_OK(engine_create_co(&dex_engine, self.base.session, "t", &number_shape));
     open_co(&self);
     CHECK_OK(engine_bulk_load_co(self.engine, number_feed_next, &feed, 100));
     try_all_co(&self, 2000);

@@ -21,8 +21,7 @@ static void fill_co(struct dex_member *self)
     struct engine *engine;
 
     CHECK_OK(engine_create_co(&dex_engine, self->session, "t", &shape));
-    CHECK_OK(dex_open_co(self, "t", NULL));
-    CHECK_OK(engine_attach_co(self->table, self->session, &engine));
+    dex_attach_co(self, &engine);
     for (uint64_t key = 1; key <= KEYS; key++)
         CHECK_OK(engine_put_co(engine, slice_of(&key, sizeof(key)), slice_of(&key, sizeof(key)),
                                ENGINE_UPSERT));

@@ -7,9 +7,6 @@
 
 enum { KEYS = 20 * 1000, EVERY = 3 };
 
-static const struct engine_shape shape = {
-    .key_size = 8, .value_size = 8, .key_max = 8, .value_inline = 8, .node_bytes = 1024};
-
 static bool done;
 
 static unsigned pairs_per_leaf_co(struct dex *self)
@@ -37,9 +34,8 @@ static void member_task(void *arg)
     struct number_feed feed = {.end = KEYS};
 
     dex_join_co(arg, &self);
-    CHECK_OK(engine_create_co(&dex_engine, self.session, "t", &shape));
-    CHECK_OK(dex_open_co(&self, "t", NULL));
-    CHECK_OK(engine_attach_co(self.table, self.session, &engine));
+    CHECK_OK(engine_create_co(&dex_engine, self.session, "t", &number_shape));
+    dex_attach_co(&self, &engine);
     CHECK_OK(engine_bulk_load_co(engine, number_feed_next, &feed, 100));
     uint64_t before = leaves_co(engine);
     unsigned pairs = pairs_per_leaf_co(dex_of(engine));
@@ -53,9 +49,7 @@ static void member_task(void *arg)
     printf("%u pairs a leaf: %" PRIu64 " leaves before, %" PRIu64 " after\n", pairs, before, after);
     /* But for the few that have no neighbour under their own parent. */
     CHECK(after <= before - before / EVERY + before / 50);
-    engine_detach_co(engine);
-    engine_close_co(self.table, self.session);
-    dex_leave_co(&self);
+    dex_end_co(&self, engine);
     done = true;
 }
 

@@ -1,7 +1,8 @@
 /*
  * Flipped bits in what a table has in the pool: leaves, inner pages, the root, the map. Each answer is right or
  * CORRUPT, in less than two seconds; keys that do not lie below the damage are served; verify names it and
- * ends; and the table is closed in time.
+ * ends; and the table is closed in time. A root that is damaged while it is cached serves what lies below it;
+ * only what would have to change it is CORRUPT.
  */
 #include "sim/dex_world.h"
 #include "sim/numbered.h"
@@ -36,12 +37,17 @@ static void join_co(struct fabric *fabric, struct user *self)
     CHECK_OK(pool_session_open_co(self->member.pool, &self->member.session));
 }
 
-static enum pando_status open_co(struct user *self)
+static enum pando_status open_without_co(struct user *self, const char *without)
 {
-    enum pando_status status = dex_open_co(&self->member, "t", NULL);
+    enum pando_status status = dex_open_co(&self->member, "t", without);
     if (status == PANDO_OK)
         CHECK_OK(engine_attach_co(self->member.table, self->member.session, &self->engine));
     return status;
+}
+
+static enum pando_status open_co(struct user *self)
+{
+    return open_without_co(self, NULL);
 }
 
 static void close_co(struct user *self)
@@ -187,6 +193,37 @@ static void without_co(struct user *self, fabric_address address)
     }
 }
 
+static enum pando_status put_co(struct user *self, uint64_t number)
+{
+    uint64_t key;
+    begin_ns = rt_now_ns();
+    return in_time(
+        engine_put_co(self->engine, number_key(number, &key), slice_of(&key, 8), ENGINE_UPSERT));
+}
+
+/* Puts at the end of all keys until the root has to be told of a page. It is read again before it is
+ * changed, as others might have changed it. */
+static void grow_co(struct user *self)
+{
+    unsigned count = world.flips;
+    uint64_t number = KEYS;
+    enum pando_status status;
+
+    CHECK_OK(open_without_co(self, "partition"));
+    ask_co(self, world.leaf_low, false);
+    (void)flip(world.root, 500);
+    do {
+        status = put_co(self, number++);
+    } while (status == PANDO_OK && number < 2 * KEYS);
+    CHECK_STATUS(status, PANDO_CORRUPT);
+    world.corrupt++;
+    ask_co(self, world.leaf_low, false);
+    world.flips = count;
+    (void)flip(world.root, 500);
+    CHECK_OK(put_co(self, number - 1));
+    close_co(self);
+}
+
 static void user_task(void *arg)
 {
     struct user self;
@@ -203,6 +240,7 @@ static void user_task(void *arg)
     without_co(&self, world.root);
     CHECK_OK(pool_root_read_co(self.member.session, world.slot, &world.map));
     without_co(&self, world.map);
+    grow_co(&self);
     CHECK_OK(open_co(&self));
     ask_co(&self, world.leaf_low, false);
     close_co(&self);

@@ -7,7 +7,8 @@
 
 enum { RECORDS_MAX = 40000, BYTES = 16 * 1024, LARGE_BYTES = 1024 * 1024 };
 
-static struct world world;
+static struct pool_world world;
+static int done;
 
 /* Position i is where record i was put. */
 static uint64_t positions[RECORDS_MAX + 1];
@@ -262,7 +263,8 @@ static void stale_co(struct pool_session *session, struct pool_session *other)
     CHECK_OK(dex_log_destroy_co(log, session, false));
     CHECK_STATUS(dex_log_replay_co(other, TABLE, address, count_one, NULL), PANDO_CORRUPT);
     CHECK_STATUS(dex_log_free_co(other, TABLE, address), PANDO_CORRUPT);
-    rt_sleep_co(pool_grace_ns(pool_session_pool(session)) + 1);
+    rt_sleep_co(pool_grace_ns(pool_session_pool(session)) +
+                pool_lease_ns(pool_session_pool(session))); /* it goes back to its node */
     struct dex_log *elsewhere = create_co(session, DEX_LOG_BYTES_MIN); /* nodes take turns */
     log = create_co(session, DEX_LOG_BYTES_MIN);
     CHECK_EQ_U64(dex_log_address(log), address);
@@ -518,29 +520,27 @@ static case_fn current;
 static void case_task(void *arg)
 {
     struct pool_session *session, *other_session;
-    struct pool *pool = world_join_co(arg, &session);
-    struct pool *other = world_join_co(world.clients[1], &other_session);
+    struct pool *pool = pool_world_join_co(&world, arg, &session);
+    struct pool *other = pool_world_join_co(&world, world.clients[1], &other_session);
     current(session, other_session);
-    pool_session_close_co(other_session);
-    pool_leave_co(other);
-    pool_session_close_co(session);
-    pool_leave_co(pool);
-    world.done++;
+    pool_world_leave_co(other, other_session);
+    pool_world_leave_co(pool, session);
+    done++;
 }
 
 int main(void)
 {
     case_fn cases[] = {laps_co, large_co,   limits_co, stale_co,      freed_once_co,
                        torn_co, hostile_co, group_co,  unreachable_co};
-    log_set_level(LOG_LEVEL_ERROR);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct fabric_sim_options options = {.seed = 5 + i, .model = sim_nic_model("cx5")};
+        struct fabric_sim_options options = {.seed = 5 + i};
         world_build(&world, &options);
         current = cases[i];
-        CHECK_OK(rt_spawn(fabric_sim_loop(world.clients[0], 0), case_task, world.clients[0]));
-        CHECK(sim_run(fabric_sim_world(world.net), 60 * RT_NS_PER_S) == SIM_QUIET);
-        CHECK(sim_live_tasks(fabric_sim_world(world.net)) == 0 && world.done == 1);
-        world_destroy(&world);
+        done = 0;
+        pool_world_spawn(&world, 0, case_task);
+        CHECK(pool_world_ends(&world, 60 * RT_NS_PER_S));
+        CHECK(sim_live_tasks(fabric_sim_world(world.net)) == 0 && done == 1);
+        pool_world_destroy(&world);
     }
     return 0;
 }

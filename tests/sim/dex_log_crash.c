@@ -23,7 +23,7 @@ struct known {
 
 struct run {
     uint64_t seed;
-    struct world world;
+    struct pool_world world;
     struct pool *pool; /* the owner's */
     struct fabric_identity owner;
     struct dex_log *log;
@@ -227,7 +227,7 @@ static bool owner_is_member_co(struct pool_session *session)
 static void successor_task(void *arg)
 {
     struct pool_session *session;
-    struct pool *pool = world_join_co(arg, &session);
+    struct pool *pool = pool_world_join_co(&run.world, arg, &session);
 
     while (run.owner.member == 0 && !run.owner_ended && !owner_dead())
         rt_sleep_co(10 * RT_NS_PER_US);
@@ -249,9 +249,7 @@ static void successor_task(void *arg)
         run.replayed = later.count;
         CHECK_OK(dex_log_free_co(session, TABLE, run.address));
     }
-    pool_session_close_co(session);
-    pool_leave_co(pool);
-    run.world.done++;
+    pool_world_leave_co(pool, session);
 }
 
 /* ---- one seed -------------------------------------------------------------------------------- */
@@ -344,12 +342,11 @@ static void run_seed(uint64_t seed, bool trace)
     if (trace)
         sim_set_trace(fabric_sim_world(run.world.net), print_trace, NULL);
     for (int i = 0; i < CLIENTS; i++)
-        CHECK_OK(rt_spawn(fabric_sim_loop(run.world.clients[i], 0),
-                          i == 0 ? owner_task : successor_task, run.world.clients[i]));
-    enum sim_end end = sim_run(fabric_sim_world(run.world.net), 20 * RT_NS_PER_S);
-    if (end != SIM_QUIET || sim_live_tasks(fabric_sim_world(run.world.net)) != 0)
+        pool_world_spawn(&run.world, (unsigned)i, i == 0 ? owner_task : successor_task);
+    bool ended = pool_world_ends(&run.world, 20 * RT_NS_PER_S);
+    if (!ended || sim_live_tasks(fabric_sim_world(run.world.net)) != 0)
         violate("it did not end");
-    world_destroy(&run.world);
+    pool_world_destroy(&run.world);
 }
 
 static void run_seeds(uint64_t first, uint64_t last, bool trace)
@@ -373,7 +370,6 @@ static void run_seeds(uint64_t first, uint64_t last, bool trace)
 
 int main(int argc, char **argv)
 {
-    log_set_level(LOG_LEVEL_ERROR);
     if (argc >= 3) {
         run_seeds(strtoull(argv[1], NULL, 10), strtoull(argv[2], NULL, 10), argc > 3);
         return 0;

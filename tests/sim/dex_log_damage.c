@@ -9,9 +9,6 @@
 
 enum { KEYS = 400, FLIPS = 40, TRIES = 100 };
 
-static const struct engine_shape shape = {
-    .key_size = 8, .value_size = 8, .key_max = 8, .value_inline = 8, .node_bytes = 1024};
-
 static struct world {
     struct fabric *owner, *memory;
     fabric_address log;
@@ -28,9 +25,8 @@ static void owner_task(void *arg)
     uint64_t key;
 
     dex_join_co(arg, &self);
-    CHECK_OK(engine_create_co(&dex_engine, self.session, "t", &shape));
-    CHECK_OK(dex_open_co(&self, "t", NULL));
-    CHECK_OK(engine_attach_co(self.table, self.session, &engine));
+    CHECK_OK(engine_create_co(&dex_engine, self.session, "t", &number_shape));
+    dex_attach_co(&self, &engine);
     struct dex_table *table = dex_of(engine)->table;
     for (uint64_t number = 0; number < KEYS; number++) {
         world.end = table->log != NULL ? dex_log_end(table->log) : 0;
@@ -40,9 +36,7 @@ static void owner_task(void *arg)
     world.written = true;
     while (!fabric_sim_dead(world.owner))
         rt_sleep_co(LEASE_NS);
-    engine_detach_co(engine);
-    engine_close_co(self.table, self.session);
-    dex_leave_co(&self);
+    dex_end_co(&self, engine);
 }
 
 static void flip(void)
@@ -66,8 +60,7 @@ static void heir_task(void *arg)
     while (!world.written)
         rt_sleep_co(LEASE_NS);
     dex_join_co(arg, &self);
-    CHECK_OK(dex_open_co(&self, "t", NULL));
-    CHECK_OK(engine_attach_co(self.table, self.session, &engine));
+    dex_attach_co(&self, &engine);
     fabric_sim_kill(world.owner);
     flip();
     for (int i = 0; i < TRIES && status == PANDO_TIMEOUT; i++)
@@ -82,9 +75,7 @@ static void heir_task(void *arg)
         world.corrupt += status == PANDO_CORRUPT;
         world.whole += status == PANDO_OK;
     }
-    engine_detach_co(engine);
-    engine_close_co(self.table, self.session);
-    dex_leave_co(&self);
+    dex_end_co(&self, engine);
     world.done = true;
 }
 

@@ -5,64 +5,23 @@
 #ifndef TESTS_SIM_DEX_LOG_WORLD_H
 #define TESTS_SIM_DEX_LOG_WORLD_H
 
-#include "base/log.h"
-#include "fabric/sim/fabric_sim.h"
-#include "lib/check.h"
-#include "pool/memnode.h"
-#include "pool/pool.h"
+#include "sim/pool_world.h"
 #include "tree/dex/log.h"
 
 enum { MEMORIES = 2, CLIENTS = 2, THREADS = 2, TABLE = 7, EPOCH = 3 };
 
 static const uint64_t LEASE_NS = 2 * RT_NS_PER_MS;
 
-struct world {
-    struct fabric_sim *net;
-    struct fabric *memory[MEMORIES];
-    struct memnode *memnodes[MEMORIES];
-    struct fabric *clients[CLIENTS];
-    int done;
-};
-
-static inline void world_build(struct world *world, const struct fabric_sim_options *options)
+static inline void world_build(struct pool_world *world, const struct fabric_sim_options *net)
 {
-    *world = (struct world){.net = fabric_sim_create(options)};
-    for (uint16_t i = 0; i < MEMORIES; i++) {
-        char error[256];
-        struct memnode_options memnode = {.grace_ns = LEASE_NS, .seed = 100 + i};
-        struct fabric_sim_node_options node = {.node = i,
-                                               .target = FABRIC_MEMORY,
-                                               .host_bytes = 42 << 20,
-                                               .device_bytes = MEMNODE_DEVICE_BYTES,
-                                               .threads = 1};
-        CHECK_OK(fabric_sim_add(world->net, &node, &world->memory[i]));
-        CHECK_OK(
-            memnode_open(world->memory[i], &memnode, &world->memnodes[i], error, sizeof(error)));
-    }
-    for (uint16_t i = 0; i < CLIENTS; i++) {
-        struct fabric_sim_node_options node = {.node = (uint16_t)(0x8000 + i),
-                                               .target = FABRIC_COMPUTE,
-                                               .host_bytes = 1 << 20,
-                                               .threads = THREADS};
-        CHECK_OK(fabric_sim_add(world->net, &node, &world->clients[i]));
-    }
-}
-
-static inline void world_destroy(struct world *world)
-{
-    fabric_sim_destroy(world->net);
-    for (int i = 0; i < MEMORIES; i++)
-        memnode_close(world->memnodes[i]);
-}
-
-static inline struct pool *world_join_co(struct fabric *fabric, struct pool_session **session)
-{
-    struct pool_options options = {.memory_nodes = MEMORIES, .name = "test", .lease_ns = LEASE_NS};
-    struct pool *pool;
-    char error[256];
-    CHECK_OK(pool_join_co(fabric, &options, &pool, error, sizeof(error)));
-    CHECK_OK(pool_session_open_co(pool, session));
-    return pool;
+    struct pool_world_options options = {.net = *net,
+                                         .memnode = {.seed = 100},
+                                         .memories = MEMORIES,
+                                         .clients = CLIENTS,
+                                         .memory_bytes = 42 << 20,
+                                         .client_threads = THREADS,
+                                         .lease_ns = LEASE_NS};
+    pool_world_build(world, &options);
 }
 
 /* ---- records --------------------------------------------------------------------------------- */

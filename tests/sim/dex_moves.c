@@ -10,9 +10,6 @@
 
 enum { KEYS = 8000, MOVES = 600, PER_MOVE = 12 };
 
-static const struct engine_shape shape = {
-    .key_size = 8, .value_size = 8, .key_max = 8, .value_inline = 8, .node_bytes = 1024};
-
 static struct world {
     struct fabric *fabrics[2];
     bool ready[2];
@@ -78,7 +75,7 @@ static void user_task(void *arg)
     while (self.number == 1 && !world.ready[0])
         rt_sleep_co(LEASE_NS);
     if (self.number == 0)
-        CHECK_OK(engine_create_co(&dex_engine, self.member.session, "t", &shape));
+        CHECK_OK(engine_create_co(&dex_engine, self.member.session, "t", &number_shape));
     open_co(&self);
     if (self.number == 0) {
         CHECK_OK(engine_bulk_load_co(self.engine, number_feed_next, &feed, 70));

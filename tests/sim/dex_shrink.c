@@ -10,9 +10,6 @@
 
 enum { KEYS = 6400, STEP = 100 };
 
-static const struct engine_shape shape = {
-    .key_size = 8, .value_size = 8, .key_max = 8, .value_inline = 8, .node_bytes = 1024};
-
 static unsigned done;
 
 struct user {
@@ -37,7 +34,7 @@ static void begin_co(struct user *self, struct fabric *fabric)
 {
     struct number_feed feed = {.end = KEYS};
     dex_join_co(fabric, &self->member);
-    CHECK_OK(engine_create_co(&dex_engine, self->member.session, "t", &shape));
+    CHECK_OK(engine_create_co(&dex_engine, self->member.session, "t", &number_shape));
     CHECK_OK(dex_open_co(&self->member, "t", NULL));
     CHECK_OK(engine_attach_co(self->member.table, self->member.session, &self->engine));
     self->table = container_of(self->member.table, struct dex_table, base);

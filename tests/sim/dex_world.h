@@ -5,11 +5,8 @@
 #ifndef TESTS_SIM_DEX_WORLD_H
 #define TESTS_SIM_DEX_WORLD_H
 
-#include "base/log.h"
 #include "engine/engine.h"
-#include "fabric/sim/fabric_sim.h"
-#include "lib/check.h"
-#include "pool/memnode.h"
+#include "sim/pool_world.h"
 #include "tree/dex/dex.h"
 #include "tree/dex/memory_side.h"
 
@@ -25,24 +22,15 @@ static inline void dex_world_build_on(struct dex_world *world, uint64_t seed, si
                                       const struct sim_nic_model *model)
 {
     struct fabric_sim_options options = {.seed = seed, .model = model};
-    struct fabric_sim_node_options node = {.target = FABRIC_MEMORY,
-                                           .host_bytes = chunks * POOL_CHUNK_BYTES,
-                                           .device_bytes = MEMNODE_DEVICE_BYTES,
-                                           .threads = 1};
     struct memnode_options memnode = {.grace_ns = LEASE_NS, .seed = 100, .work = dex_memory_work};
     char error[256];
 
     log_set_level(LOG_LEVEL_ERROR);
     *world = (struct dex_world){.net = fabric_sim_create(&options)};
-    CHECK_OK(fabric_sim_add(world->net, &node, &world->memory));
+    pool_world_add_memory(world->net, 0, chunks * POOL_CHUNK_BYTES, 1, &world->memory);
     CHECK_OK(memnode_open(world->memory, &memnode, &world->memnode, error, sizeof(error)));
-    for (uint16_t i = 0; i < 2; i++) {
-        struct fabric_sim_node_options member = {.node = (uint16_t)(0x8000 + i),
-                                                 .target = FABRIC_COMPUTE,
-                                                 .host_bytes = 1 << 20,
-                                                 .threads = 1};
-        CHECK_OK(fabric_sim_add(world->net, &member, &world->members[i]));
-    }
+    for (unsigned i = 0; i < 2; i++)
+        pool_world_add_client(world->net, i, 1 << 20, 1, &world->members[i]);
 }
 
 static inline void dex_world_build(struct dex_world *world, uint64_t seed, size_t chunks)
@@ -86,8 +74,22 @@ static inline enum pando_status dex_open_co(struct dex_member *self, const char 
 
 static inline void dex_leave_co(struct dex_member *self)
 {
-    pool_session_close_co(self->session);
-    pool_leave_co(self->pool);
+    pool_world_leave_co(self->pool, self->session);
+}
+
+/* Opens table "t" and attaches to it. */
+static inline void dex_attach_co(struct dex_member *self, struct engine **engine)
+{
+    CHECK_OK(dex_open_co(self, "t", NULL));
+    CHECK_OK(engine_attach_co(self->table, self->session, engine));
+}
+
+/* Ends what dex_join_co and attaching to a table of any engine began. */
+static inline void dex_end_co(struct dex_member *self, struct engine *engine)
+{
+    engine_detach_co(engine);
+    engine_close_co(self->table, self->session);
+    dex_leave_co(self);
 }
 
 #endif

@@ -6,7 +6,7 @@
 #include "sim/numbered.h"
 #include "tree/sherman/sherman.h"
 
-enum { CHUNKS = 16, TOO_MANY = 1000000, FITS = 100000, VALUE = 200, KILL_AT = 2000 };
+enum { CHUNKS = 128, TOO_MANY = 1000000, FITS = 100000, VALUE = 200, KILL_AT = 2000 };
 
 static const struct engine_shape shape = {
     .key_size = 8, .value_size = VALUE, .key_max = 8, .value_inline = VALUE, .node_bytes = 8192};
@@ -33,9 +33,7 @@ static void open_co(struct fabric *fabric, struct dex_member *self, struct engin
 
 static void leave_co(struct dex_member *self, struct engine *engine)
 {
-    engine_detach_co(engine);
-    engine_close_co(self->table, self->session);
-    dex_leave_co(self);
+    dex_end_co(self, engine);
     done++;
 }
 

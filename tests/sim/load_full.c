@@ -11,7 +11,7 @@ enum {
     CHUNKS = 16,
     TOO_MANY = 1000000,
     VALUE = 200,
-    SEGMENT_BYTES = 1024 * 1024, /* as in blob.c */
+    SEGMENT_BYTES = 256 * 1024, /* as in blob.c */
 };
 
 static const struct engine_shape shapes[] = {

@@ -3,34 +3,22 @@
  * must neither write under it any more nor release it, since another may have it; and what it had begun
  * under an intent is finished before anybody is let in, and stays locked until it is recovered.
  */
-#include "base/log.h"
-#include "fabric/sim/fabric_sim.h"
 #include "lib/broken.h"
-#include "lib/check.h"
 #include "pool/intent.h"
-#include "pool/memnode.h"
-#include "pool/pool.h"
+#include "sim/pool_world.h"
 
-enum { MEMORIES = 2, HOLDER = 0x8000, OTHER = 0x8001, BLOCK_BYTES = 256 };
+enum { BLOCK_BYTES = 256 };
 
 static const uint64_t LEASE_NS = 10 * RT_NS_PER_MS;
 
+static struct pool_world place;
+
 static struct {
-    struct fabric_sim *net;
-    struct fabric *memory[MEMORIES], *clients[2];
-    struct memnode *memnodes[MEMORIES];
     bool with_intent;
     fabric_address block;
     int step; /* 1 locked, 2 lost, 3 locked by the other, 4 the holder has tried */
     bool done;
 } world;
-
-static void memnode_start(int i)
-{
-    struct memnode_options memnode = {.grace_ns = LEASE_NS, .seed = 7};
-    char error[256];
-    CHECK_OK(memnode_open(world.memory[i], &memnode, &world.memnodes[i], error, sizeof(error)));
-}
 
 static void reach_co(int step)
 {
@@ -38,24 +26,10 @@ static void reach_co(int step)
         rt_sleep_co(10 * RT_NS_PER_US);
 }
 
-static void join_co(struct fabric *fabric, struct pool **pool, struct pool_session **session)
-{
-    struct pool_options options = {.memory_nodes = MEMORIES, .name = "m", .lease_ns = LEASE_NS};
-    char error[256];
-    CHECK_OK(pool_join_co(fabric, &options, pool, error, sizeof(error)));
-    CHECK_OK(pool_session_open_co(*pool, session));
-}
-
-static void leave_co(struct pool *pool, struct pool_session *session)
-{
-    pool_session_close_co(session);
-    pool_leave_co(pool);
-}
-
 static uint64_t word_at(fabric_address address)
 {
     uint64_t word;
-    CHECK_OK(fabric_self_read(world.memory[1], fabric_address_offset(address), &word, 8));
+    CHECK_OK(fabric_self_read(place.memory[1], fabric_address_offset(address), &word, 8));
     return word;
 }
 
@@ -87,7 +61,7 @@ static void holder_task(void *arg)
     struct pool_lock lock;
     uint64_t mine = 1111, free_value = 0;
 
-    join_co(arg, &pool, &session);
+    pool = pool_world_join_co(&place, arg, &session);
     CHECK_OK(pool_alloc_co(session, 1, BLOCK_BYTES, &block));
     world.block = block.address;
     CHECK_OK(pool_lock_co(session, pool_lock_for(pool, block.address), &lock));
@@ -105,7 +79,7 @@ static void holder_task(void *arg)
     CHECK(pool_fenced(pool));
     if (!world.with_intent)
         world.step = 4;
-    leave_co(pool, session);
+    pool_world_leave_co(pool, session);
 }
 
 /* Takes the lock and must keep it, whatever its former holder does. */
@@ -142,63 +116,49 @@ static void other_task(void *arg)
     struct pool *pool;
     struct pool_session *session;
     reach_co(2);
-    join_co(arg, &pool, &session);
+    pool = pool_world_join_co(&place, arg, &session);
     if (world.with_intent)
         other_intent_co(pool, session);
     else
         other_plain_co(pool, session);
     world.done = true;
-    leave_co(pool, session);
+    pool_world_leave_co(pool, session);
 }
 
 static void loser_task(void *arg)
 {
     (void)arg;
     reach_co(1);
-    fabric_sim_kill(world.memory[1]);
+    fabric_sim_kill(place.memory[1]);
     rt_sleep_co(RT_NS_PER_MS);
-    memnode_close(world.memnodes[1]);
-    CHECK_OK(fabric_sim_restart(world.memory[1], true, &world.memory[1]));
-    fabric_sim_lose_device(world.memory[1]);
-    memnode_start(1);
+    memnode_close(place.memnodes[1]);
+    CHECK_OK(fabric_sim_restart(place.memory[1], true, &place.memory[1]));
+    fabric_sim_lose_device(place.memory[1]);
+    pool_world_start(&place, 1);
     world.step = 2;
 }
 
 static void run(bool with_intent)
 {
-    struct fabric_sim_options options = {.seed = 1, .model = sim_nic_model("cx5")};
+    struct pool_world_options options = {.net = {.seed = 1},
+                                         .memnode = {.seed = 7},
+                                         .memories = 2,
+                                         .clients = 2,
+                                         .memory_bytes = 80 << 20,
+                                         .lease_ns = LEASE_NS};
     memset(&world, 0, sizeof(world));
     world.with_intent = with_intent;
-    world.net = fabric_sim_create(&options);
-    for (uint16_t i = 0; i < MEMORIES; i++) {
-        struct fabric_sim_node_options node = {.node = i,
-                                               .target = FABRIC_MEMORY,
-                                               .host_bytes = 80 << 20,
-                                               .device_bytes = MEMNODE_DEVICE_BYTES,
-                                               .threads = 1};
-        CHECK_OK(fabric_sim_add(world.net, &node, &world.memory[i]));
-        memnode_start(i);
-    }
-    for (uint16_t i = 0; i < 2; i++) {
-        struct fabric_sim_node_options node = {.node = (uint16_t)(HOLDER + i),
-                                               .target = FABRIC_COMPUTE,
-                                               .host_bytes = 1 << 20,
-                                               .threads = 1};
-        CHECK_OK(fabric_sim_add(world.net, &node, &world.clients[i]));
-    }
-    CHECK_OK(rt_spawn(fabric_sim_loop(world.clients[0], 0), holder_task, world.clients[0]));
-    CHECK_OK(rt_spawn(fabric_sim_loop(world.clients[1], 0), other_task, world.clients[1]));
-    CHECK_OK(rt_spawn(fabric_sim_loop(world.memory[0], 0), loser_task, NULL));
-    CHECK(sim_run(fabric_sim_world(world.net), 20 * RT_NS_PER_S) == SIM_QUIET);
+    pool_world_build(&place, &options);
+    pool_world_spawn(&place, 0, holder_task);
+    pool_world_spawn(&place, 1, other_task);
+    pool_world_spawn_memory(&place, 0, loser_task);
+    CHECK(pool_world_ends(&place, 20 * RT_NS_PER_S));
     CHECK(world.done);
-    fabric_sim_destroy(world.net);
-    for (int i = 0; i < MEMORIES; i++)
-        memnode_close(world.memnodes[i]);
+    pool_world_destroy(&place);
 }
 
 int main(int argc, char **argv)
 {
-    log_set_level(LOG_LEVEL_ERROR);
     if (argc == 2 && strcmp(argv[1], "lost-locks") == 0) {
         break_rule(argc, argv);
         argc = 1;

@@ -1,17 +1,14 @@
 /*
  * Who is declared dead, and who is not (R13, R14): nobody that lives is, after an outage of the node
  * that holds the heartbeats, nor after a stop of those who watch; nobody whose lease is valid by its
- * own clock ever is; and members that recover each other are recovered by a third.
+ * own clock ever is; nobody is while it leaves, however long that takes; and members that recover each
+ * other are recovered by a third.
  *
  *   test_sim_members [FIRST LAST]     seeds
  */
-#include "base/log.h"
-#include "fabric/sim/fabric_sim.h"
-#include "lib/check.h"
-#include "pool/memnode.h"
-#include "pool/pool.h"
+#include "sim/pool_world.h"
 
-enum { MEMORIES = 2, CLIENTS = 4 };
+enum { CLIENTS = 4 };
 
 static const uint64_t LEASE_NS = 10 * RT_NS_PER_MS;
 
@@ -21,15 +18,14 @@ struct client {
     struct pool_session *session;
     struct fabric_identity identity;
     bool no_recovery;
-    bool done; /* left; or nothing more is wanted of it */
+    bool leaves; /* before the end */
+    bool done;   /* left; or nothing more is wanted of it */
 };
 
+static struct pool_world place;
+
 static struct {
-    uint64_t seed;
     struct prng prng;
-    struct fabric_sim *net;
-    struct fabric *memory[MEMORIES];
-    struct memnode *memnodes[MEMORIES];
     struct client clients[CLIENTS];
     int joined, running;
     bool end;
@@ -49,43 +45,24 @@ static uint64_t random_ns(uint64_t most_ns)
 
 /* ---- the world ------------------------------------------------------------------------------- */
 
-static void memnode_start(int i)
-{
-    char error[256];
-    struct memnode_options options = {.grace_ns = LEASE_NS, .seed = world.seed + 1};
-    CHECK_OK(memnode_open(world.memory[i], &options, &world.memnodes[i], error, sizeof(error)));
-}
-
 static void build(uint64_t seed)
 {
-    static struct sim_nic_model model;
-    model = *sim_nic_model("cx5");
-    world.seed = seed;
-    prng_seed(&world.prng, seed * 31 + 7);
-    struct fabric_sim_options options = {
-        .seed = seed,
-        .model = &model,
-        .chaos = {.spread = 0.3, .spread_ns = 3000, .delay = 0.1, .delay_ns = LEASE_NS / 8},
-        .shuffle = true,
-        .race_probability = 0.05,
+    struct pool_world_options options = {
+        .net = {.seed = seed,
+                .chaos = {.spread = 0.3, .spread_ns = 3000, .delay = 0.1, .delay_ns = LEASE_NS / 8},
+                .shuffle = true,
+                .race_probability = 0.05},
+        .memnode = {.seed = seed + 1},
+        .memories = 2,
+        .clients = CLIENTS,
+        .memory_bytes = 80 << 20,
+        .client_threads = 2,
+        .lease_ns = LEASE_NS,
     };
-    world.net = fabric_sim_create(&options);
-    for (uint16_t i = 0; i < MEMORIES; i++) {
-        struct fabric_sim_node_options node = {.node = i,
-                                               .target = FABRIC_MEMORY,
-                                               .host_bytes = 80 << 20,
-                                               .device_bytes = MEMNODE_DEVICE_BYTES,
-                                               .threads = 1};
-        CHECK_OK(fabric_sim_add(world.net, &node, &world.memory[i]));
-        memnode_start(i);
-    }
-    for (uint16_t i = 0; i < CLIENTS; i++) {
-        struct fabric_sim_node_options node = {.node = (uint16_t)(0x8000 + i),
-                                               .target = FABRIC_COMPUTE,
-                                               .host_bytes = 1 << 20,
-                                               .threads = 2};
-        CHECK_OK(fabric_sim_add(world.net, &node, &world.clients[i].fabric));
-    }
+    prng_seed(&world.prng, seed * 31 + 7);
+    pool_world_build(&place, &options);
+    for (int i = 0; i < CLIENTS; i++)
+        world.clients[i].fabric = place.clients[i];
 }
 
 /* Joins, and leaves when the end has come. */
@@ -93,7 +70,7 @@ static void member_task(void *arg)
 {
     struct client *client = arg;
     char error[256];
-    struct pool_options options = {.memory_nodes = MEMORIES,
+    struct pool_options options = {.memory_nodes = 2,
                                    .name = "member",
                                    .lease_ns = LEASE_NS,
                                    .no_recovery = client->no_recovery};
@@ -103,10 +80,9 @@ static void member_task(void *arg)
     client->identity = pool_identity(client->pool);
     CHECK_OK(pool_session_open_co(client->pool, &client->session));
     world.joined++;
-    while (!world.end)
+    while (!world.end && !client->leaves)
         rt_sleep_co(LEASE_NS / 4);
-    pool_session_close_co(client->session);
-    pool_leave_co(client->pool);
+    pool_world_leave_co(client->pool, client->session);
     client->done = true;
     world.running--;
 }
@@ -117,12 +93,10 @@ static void run(rt_fn scenario)
     for (int i = 0; i < CLIENTS; i++)
         CHECK_OK(
             rt_spawn(fabric_sim_loop(world.clients[i].fabric, 0), member_task, &world.clients[i]));
-    CHECK_OK(rt_spawn(fabric_sim_loop(world.memory[1], 0), scenario, NULL));
-    if (sim_run(fabric_sim_world(world.net), 20 * RT_NS_PER_S) != SIM_QUIET)
+    pool_world_spawn_memory(&place, 1, scenario);
+    if (!pool_world_ends(&place, 20 * RT_NS_PER_S))
         violate("it did not end");
-    fabric_sim_destroy(world.net);
-    for (int i = 0; i < MEMORIES; i++)
-        memnode_close(world.memnodes[i]);
+    pool_world_destroy(&place);
 }
 
 static void all_joined_co(void)
@@ -130,6 +104,14 @@ static void all_joined_co(void)
     while (world.joined < CLIENTS)
         rt_sleep_co(LEASE_NS / 8);
     rt_sleep_co(3 * LEASE_NS + random_ns(LEASE_NS));
+}
+
+static uint64_t beat_now(uint16_t member)
+{
+    uint64_t word;
+    uint64_t at = fabric_window_first(place.memory[0]) + POOL_HEARTBEATS + (uint64_t)member * 8;
+    CHECK_OK(fabric_self_read(place.memory[0], at, &word, sizeof(word)));
+    return word;
 }
 
 static void nobody_was_declared_dead_co(void)
@@ -150,9 +132,9 @@ static void cut_all(bool cut)
 {
     for (int i = 0; i < CLIENTS; i++) {
         if (cut)
-            fabric_sim_cut(world.net, 0, (uint16_t)(0x8000 + i));
+            fabric_sim_cut(place.net, 0, (uint16_t)(POOL_WORLD_CLIENT + i));
         else
-            fabric_sim_heal(world.net, 0, (uint16_t)(0x8000 + i));
+            fabric_sim_heal(place.net, 0, (uint16_t)(POOL_WORLD_CLIENT + i));
     }
 }
 
@@ -172,11 +154,9 @@ static void restart_scenario(void *arg)
 {
     (void)arg;
     all_joined_co();
-    fabric_sim_kill(world.memory[0]);
+    fabric_sim_kill(place.memory[0]);
     rt_sleep_co(LEASE_NS / 4 + random_ns(8 * LEASE_NS));
-    memnode_close(world.memnodes[0]);
-    CHECK_OK(fabric_sim_restart(world.memory[0], true, &world.memory[0]));
-    memnode_start(0);
+    pool_world_restart(&place, 0, true);
     nobody_was_declared_dead_co();
 }
 
@@ -192,15 +172,25 @@ static void pause_scenario(void *arg)
     nobody_was_declared_dead_co();
 }
 
-/* ---- nobody whose lease is valid is declared dead -------------------------------------------- */
-
-static uint64_t beat_now(uint16_t member)
+/* One leaves, and a memory node takes long to take its memory back. */
+static void leave_scenario(void *arg)
 {
-    uint64_t word;
-    uint64_t at = fabric_window_first(world.memory[0]) + POOL_HEARTBEATS + (uint64_t)member * 8;
-    CHECK_OK(fabric_self_read(world.memory[0], at, &word, sizeof(word)));
-    return word;
+    (void)arg;
+    all_joined_co();
+    world.clients[0].leaves = true;
+    fabric_sim_pause(place.memory[1], 3 * LEASE_NS + random_ns(2 * LEASE_NS));
+    while (!world.clients[0].done)
+        rt_sleep_co(LEASE_NS / 4);
+    for (int i = 1; i < CLIENTS; i++) {
+        if (pool_recoveries(world.clients[i].pool) > 0)
+            violate("a member was declared dead while it left");
+    }
+    if (pool_heartbeat_unpack(beat_now(world.clients[0].identity.member)).state != POOL_FREE)
+        violate("a member left without freeing its slot");
+    world.end = true;
 }
+
+/* ---- nobody whose lease is valid is declared dead -------------------------------------------- */
 
 static void look_at_all(void)
 {
@@ -226,7 +216,7 @@ static void lease_scenario(void *arg)
         uint64_t fault_ns = random_ns(LEASE_NS + LEASE_NS / 2), until = rt_now_ns() + fault_ns;
         bool cut = random_ns(3) != 0;
         if (cut)
-            fabric_sim_cut(world.net, 0, (uint16_t)(0x8000 + victim));
+            fabric_sim_cut(place.net, 0, (uint16_t)(POOL_WORLD_CLIENT + victim));
         else
             fabric_sim_pause(world.clients[victim].fabric, fault_ns);
         while (rt_now_ns() < until) {
@@ -234,7 +224,7 @@ static void lease_scenario(void *arg)
             rt_sleep_co(LEASE_NS / 400);
         }
         if (cut)
-            fabric_sim_heal(world.net, 0, (uint16_t)(0x8000 + victim));
+            fabric_sim_heal(place.net, 0, (uint16_t)(POOL_WORLD_CLIENT + victim));
         for (uint64_t end = rt_now_ns() + random_ns(LEASE_NS); rt_now_ns() < end;) {
             look_at_all();
             rt_sleep_co(LEASE_NS / 400);
@@ -294,11 +284,9 @@ static void mutual_scenario(void *arg)
 static const struct {
     const char *name;
     rt_fn fn;
-} scenarios[] = {{"cut", cut_scenario},
-                 {"restart", restart_scenario},
-                 {"pause", pause_scenario},
-                 {"lease", lease_scenario},
-                 {"mutual", mutual_scenario}};
+} scenarios[] = {{"cut", cut_scenario},     {"restart", restart_scenario},
+                 {"pause", pause_scenario}, {"leave", leave_scenario},
+                 {"lease", lease_scenario}, {"mutual", mutual_scenario}};
 
 static void run_seed(size_t which, uint64_t seed)
 {
@@ -318,7 +306,6 @@ int main(int argc, char **argv)
     uint64_t first = argc >= 3 ? strtoull(argv[1], NULL, 10) : 1;
     uint64_t last = argc >= 3 ? strtoull(argv[2], NULL, 10) : 40;
 
-    log_set_level(LOG_LEVEL_ERROR);
     for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++) {
         if (argc >= 4 && strcmp(argv[3], scenarios[i].name) != 0)
             continue;

@@ -9,9 +9,6 @@
 
 enum { CHUNKS = 17, KEYS = 2000 };
 
-static const struct engine_shape shape = {
-    .key_size = 8, .value_size = 8, .key_max = 8, .value_inline = 8, .node_bytes = 1024};
-
 static struct world {
     struct dex_world place;
     bool done;
@@ -39,30 +36,67 @@ static void set_word(struct fabric *fabric, uint64_t offset, uint64_t word)
     CHECK_OK(fabric_self_write(fabric, offset, &word, sizeof(word)));
 }
 
+/* Starts the node: what it counts then. */
+static struct pool_node_stats start(struct fabric *fabric)
+{
+    struct pool_node_stats stats;
+    struct memnode *memnode;
+    CHECK_OK(open_node(fabric, &memnode));
+    memnode_stats(memnode, &stats);
+    memnode_close(memnode);
+    return stats;
+}
+
 /* Starts the node with one bit of each chunk's entry flipped, and once as it is. */
 static void damage_entries(struct fabric *fabric)
 {
     uint64_t table = fabric_window_first(fabric) + POOL_CHUNK_TABLE;
-    struct pool_node_stats before, after;
-    struct memnode *memnode;
+    struct pool_node_stats before = start(fabric);
 
-    CHECK_OK(open_node(fabric, &memnode));
-    memnode_stats(memnode, &before);
     CHECK_EQ_U64(before.chunks_damaged, 0);
-    memnode_close(memnode);
     for (unsigned bit = 0; bit < 64; bit++) {
         for (unsigned chunk = 0; chunk < before.chunks; chunk += 3) {
             uint64_t at = table + (uint64_t)chunk * POOL_CHUNK_ENTRY_BYTES;
             uint64_t word = word_at(fabric, at);
             set_word(fabric, at, word ^ (uint64_t)1 << bit);
-            CHECK_OK(open_node(fabric, &memnode));
-            memnode_stats(memnode, &after);
+            struct pool_node_stats after = start(fabric);
             CHECK_EQ_U64(after.chunks_damaged, 1);
             CHECK_EQ_U64(after.chunks_free, before.chunks_free - (word == 0));
-            memnode_close(memnode);
             set_word(fabric, at, word);
         }
     }
+}
+
+/* The offset of the first slot for an intent. */
+static uint64_t intents_at(struct fabric *fabric)
+{
+    uint64_t first = fabric_window_first(fabric), words[2];
+    uint32_t blocks;
+    struct pool_superblock super;
+    CHECK_OK(fabric_self_read(fabric, first, &super, sizeof(super)));
+    for (uint64_t i = 0; i < super.chunks; i++) {
+        CHECK_OK(fabric_self_read(fabric, first + POOL_CHUNK_TABLE + i * POOL_CHUNK_ENTRY_BYTES,
+                                  words, sizeof(words)));
+        struct pool_chunk chunk = pool_chunk_unpack(words[0], words[1]);
+        blocks = intent_chunk(&chunk) ? pool_chunk_blocks(&chunk) : 0;
+        for (uint32_t j = 0; j < blocks; j++) {
+            uint64_t block = super.heap_offset + i * POOL_CHUNK_BYTES + j * chunk.block_bytes;
+            if (intent_slot_tenure(pool_tenure_unpack(word_at(fabric, block + POOL_BLOCK_TENURE))))
+                return block + INTENT_SLOT_AT;
+        }
+    }
+    CHECK_FAIL("there is no slot for an intent");
+}
+
+/* Starts the node with something in an intent's place that is none. */
+static void damage_intent(struct fabric *fabric)
+{
+    uint64_t at = intents_at(fabric), word = word_at(fabric, at);
+
+    CHECK_EQ_U64(start(fabric).intents_damaged, 0);
+    set_word(fabric, at, word ^ 4);
+    CHECK_EQ_U64(start(fabric).intents_damaged, 1);
+    set_word(fabric, at, word);
 }
 
 static void damage_magic(struct fabric *fabric)
@@ -83,18 +117,15 @@ static void user_task(void *arg)
     size_t size;
 
     dex_join_co(arg, &self);
-    CHECK_OK(engine_create_co(&dex_engine, self.session, "t", &shape));
-    CHECK_OK(dex_open_co(&self, "t", NULL));
-    CHECK_OK(engine_attach_co(self.table, self.session, &engine));
+    CHECK_OK(engine_create_co(&dex_engine, self.session, "t", &number_shape));
+    dex_attach_co(&self, &engine);
     CHECK_OK(engine_bulk_load_co(engine, number_feed_next, &feed, 100));
     sim_stop(fabric_sim_world(world.place.net)); /* goes on when the node is up again */
     rt_sleep_co(RT_NS_PER_US);
     for (uint64_t number = 0; number < KEYS; number++)
         CHECK_OK(engine_get_co(engine, number_key(number, &key), &value, sizeof(value), &size));
     CHECK_OK(engine_put_co(engine, number_key(KEYS, &key), slice_of(&key, 8), ENGINE_UPSERT));
-    engine_detach_co(engine);
-    engine_close_co(self.table, self.session);
-    dex_leave_co(&self);
+    dex_end_co(&self, engine);
     world.done = true;
 }
 
@@ -107,6 +138,7 @@ int main(void)
     CHECK(sim_run(fabric_sim_world(place->net), 60 * RT_NS_PER_S) == SIM_STOPPED);
     memnode_close(place->memnode);
     damage_entries(place->memory);
+    damage_intent(place->memory);
     damage_magic(place->memory);
     CHECK_OK(open_node(place->memory, &place->memnode));
     CHECK(sim_run(fabric_sim_world(place->net), 60 * RT_NS_PER_S) == SIM_QUIET);

@@ -5,6 +5,11 @@
 #define TESTS_SIM_NUMBERED_H
 
 #include "base/slice.h"
+#include "engine/engine.h"
+
+/* Of a table with such keys, and values of 8 bytes. */
+static const struct engine_shape number_shape = {
+    .key_size = 8, .value_size = 8, .key_max = 8, .value_inline = 8, .node_bytes = 1024};
 
 static inline struct slice number_key(uint64_t number, uint64_t *bytes)
 {

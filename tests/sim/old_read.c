@@ -12,9 +12,6 @@ enum { KEYS = 2000, KEY = 777 };
 static const uint64_t LONG_LEASE_NS = RT_NS_PER_S; /* nobody is taken for dead */
 static const uint64_t SOON_NS = 60 * RT_NS_PER_MS, LATE_NS = 150 * RT_NS_PER_MS;
 
-static const struct engine_shape shape = {
-    .key_size = 8, .value_size = 8, .key_max = 8, .value_inline = 8, .node_bytes = 1024};
-
 struct way {
     const char *name;
     const struct engine_ops *engine;
@@ -93,7 +90,7 @@ static void load_co(struct dex_member *self, const struct engine_ops *ops)
     struct number_feed feed = {.end = KEYS};
     char error[256];
 
-    CHECK_OK(engine_create_co(ops, self->session, ops->name, &shape));
+    CHECK_OK(engine_create_co(ops, self->session, ops->name, &number_shape));
     CHECK_OK(
         engine_open_co(ops, self->session, ops->name, &config, &self->table, error, sizeof(error)));
     CHECK_OK(engine_attach_co(self->table, self->session, &engine));

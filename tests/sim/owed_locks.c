@@ -6,29 +6,22 @@
  *
  *   test_sim_owed_locks [FIRST LAST]     seeds
  */
-#include "base/log.h"
 #include "engine/engine.h"
-#include "fabric/sim/fabric_sim.h"
-#include "lib/check.h"
-#include "pool/memnode.h"
-#include "pool/pool.h"
 #include "sim/numbered.h"
+#include "sim/pool_world.h"
 #include "tree/sherman/sherman.h"
 
-enum { MEMORIES = 2, KEYS = 200, LOCK = 5, VICTIM = 0x8000, OTHER = 0x8001, CUT_LEASES = 14 };
+enum { KEYS = 200, LOCK = 5, VICTIM = POOL_WORLD_CLIENT, CUT_LEASES = 14 };
 
 static const uint64_t LEASE_NS = 20 * RT_NS_PER_MS;
-static const struct engine_shape shape = {
-    .key_size = 8, .value_size = 8, .key_max = 8, .value_inline = 8, .node_bytes = 1024};
 
 enum moment { LOCKING, UNLOCKING, SHERMAN };
+
+static struct pool_world place;
 
 static struct {
     enum moment moment;
     struct prng prng;
-    struct fabric_sim *net;
-    struct fabric *memory[MEMORIES], *clients[2];
-    struct memnode *memnodes[MEMORIES];
     bool ready, begun, back, done;
     const char *violation;
 } world;
@@ -46,14 +39,6 @@ static void violate(const char *what)
         world.violation = what;
 }
 
-static void join_co(struct fabric *fabric, struct member *self)
-{
-    struct pool_options options = {.memory_nodes = MEMORIES, .name = "m", .lease_ns = LEASE_NS};
-    char error[256];
-    CHECK_OK(pool_join_co(fabric, &options, &self->pool, error, sizeof(error)));
-    CHECK_OK(pool_session_open_co(self->pool, &self->session));
-}
-
 static void open_co(struct member *self)
 {
     struct engine_config config = {.cache_bytes = 1 << 20};
@@ -67,8 +52,7 @@ static void leave_co(struct member *self)
 {
     engine_detach_co(self->engine);
     engine_close_co(self->table, self->session);
-    pool_session_close_co(self->session);
-    pool_leave_co(self->pool);
+    pool_world_leave_co(self->pool, self->session);
 }
 
 static enum pando_status put_co(struct member *self, uint64_t number)
@@ -76,13 +60,6 @@ static enum pando_status put_co(struct member *self, uint64_t number)
     uint64_t key;
     return engine_put_co(self->engine, number_key(number, &key), slice_of(&number, sizeof(number)),
                          ENGINE_UPSERT);
-}
-
-static void memnode_start(int i)
-{
-    struct memnode_options memnode = {.grace_ns = LEASE_NS, .seed = 7};
-    char error[256];
-    CHECK_OK(memnode_open(world.memory[i], &memnode, &world.memnodes[i], error, sizeof(error)));
 }
 
 /* ---- who is cut off -------------------------------------------------------------------------- */
@@ -95,7 +72,7 @@ static void victim_task(void *arg)
 
     while (!world.ready)
         rt_sleep_co(RT_NS_PER_MS);
-    join_co(arg, &self);
+    self.pool = pool_world_join_co(&place, arg, &self.session);
     open_co(&self);
     fabric_address at = pool_lock_address(self.pool, 1, LOCK);
     for (uint64_t i = 0; i < KEYS; i++)
@@ -128,15 +105,13 @@ static void cutter_task(void *arg)
         rt_sleep_co(100);
     rt_sleep_co(prng_below(&world.prng, (world.moment == SHERMAN ? 60 : 8) * RT_NS_PER_US));
     if (world.moment == UNLOCKING) {
-        fabric_sim_kill(world.memory[1]); /* what is under way to it is lost */
+        fabric_sim_kill(place.memory[1]); /* what is under way to it is lost */
         rt_sleep_co(CUT_LEASES * LEASE_NS);
-        memnode_close(world.memnodes[1]);
-        CHECK_OK(fabric_sim_restart(world.memory[1], true, &world.memory[1]));
-        memnode_start(1);
+        pool_world_restart(&place, 1, true);
     } else {
-        fabric_sim_cut(world.net, 1, VICTIM);
+        fabric_sim_cut(place.net, 1, VICTIM);
         rt_sleep_co(CUT_LEASES * LEASE_NS);
-        fabric_sim_heal(world.net, 1, VICTIM);
+        fabric_sim_heal(place.net, 1, VICTIM);
     }
     while (!world.back)
         rt_sleep_co(RT_NS_PER_MS);
@@ -151,8 +126,8 @@ static void other_task(void *arg)
     struct member self;
     struct pool_lock lock;
 
-    join_co(arg, &self);
-    CHECK_OK(engine_create_co(&sherman_engine, self.session, "t", &shape));
+    self.pool = pool_world_join_co(&place, arg, &self.session);
+    CHECK_OK(engine_create_co(&sherman_engine, self.session, "t", &number_shape));
     open_co(&self);
     world.ready = true;
     while (world.ready)
@@ -179,37 +154,22 @@ static void other_task(void *arg)
 
 static void run_seed(enum moment moment, uint64_t seed)
 {
-    static struct sim_nic_model model;
-    model = *sim_nic_model("cx5");
+    struct pool_world_options options = {.net = {.seed = seed},
+                                         .memnode = {.seed = 7},
+                                         .memories = 2,
+                                         .clients = 2,
+                                         .memory_bytes = 80 << 20,
+                                         .lease_ns = LEASE_NS};
     memset(&world, 0, sizeof(world));
     world.moment = moment;
     prng_seed(&world.prng, seed);
-    struct fabric_sim_options options = {.seed = seed, .model = &model};
-    world.net = fabric_sim_create(&options);
-    for (uint16_t i = 0; i < MEMORIES; i++) {
-        struct fabric_sim_node_options node = {.node = i,
-                                               .target = FABRIC_MEMORY,
-                                               .host_bytes = 80 << 20,
-                                               .device_bytes = MEMNODE_DEVICE_BYTES,
-                                               .threads = 1};
-        CHECK_OK(fabric_sim_add(world.net, &node, &world.memory[i]));
-        memnode_start(i);
-    }
-    for (uint16_t i = 0; i < 2; i++) {
-        struct fabric_sim_node_options node = {.node = (uint16_t)(VICTIM + i),
-                                               .target = FABRIC_COMPUTE,
-                                               .host_bytes = 1 << 20,
-                                               .threads = 1};
-        CHECK_OK(fabric_sim_add(world.net, &node, &world.clients[i]));
-    }
-    CHECK_OK(rt_spawn(fabric_sim_loop(world.clients[0], 0), victim_task, world.clients[0]));
-    CHECK_OK(rt_spawn(fabric_sim_loop(world.clients[1], 0), other_task, world.clients[1]));
-    CHECK_OK(rt_spawn(fabric_sim_loop(world.memory[0], 0), cutter_task, NULL));
-    if (sim_run(fabric_sim_world(world.net), 20 * RT_NS_PER_S) != SIM_QUIET)
+    pool_world_build(&place, &options);
+    pool_world_spawn(&place, 0, victim_task);
+    pool_world_spawn(&place, 1, other_task);
+    pool_world_spawn_memory(&place, 0, cutter_task);
+    if (!pool_world_ends(&place, 20 * RT_NS_PER_S))
         violate("it did not end");
-    fabric_sim_destroy(world.net);
-    for (int i = 0; i < MEMORIES; i++)
-        memnode_close(world.memnodes[i]);
+    pool_world_destroy(&place);
 }
 
 int main(int argc, char **argv)
@@ -218,7 +178,6 @@ int main(int argc, char **argv)
     uint64_t first = argc >= 3 ? strtoull(argv[1], NULL, 10) : 1;
     uint64_t last = argc >= 3 ? strtoull(argv[2], NULL, 10) : 30;
 
-    log_set_level(LOG_LEVEL_ERROR);
     for (int moment = LOCKING; moment <= SHERMAN; moment++) {
         if (argc >= 4 && strcmp(argv[3], names[moment]) != 0)
             continue;

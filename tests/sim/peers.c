@@ -3,12 +3,8 @@
  * another incarnation or a table nobody answers for, an answer that ends while a call of it runs, cut links and
  * pauses, and that the same seed gives the same run.
  */
-#include "base/log.h"
-#include "fabric/sim/fabric_sim.h"
-#include "lib/check.h"
-#include "pool/memnode.h"
 #include "pool/peer_fmt.h"
-#include "pool/pool.h"
+#include "sim/pool_world.h"
 
 enum {
     CLIENTS = 3,
@@ -106,11 +102,6 @@ static void build(uint64_t seed, unsigned threads, bool chaos)
 {
     struct fabric_sim_options options = {.seed = seed, .model = sim_nic_model("cx5")};
     struct memnode_options memory = {.grace_ns = LEASE_NS, .seed = 1};
-    struct fabric_sim_node_options node = {.node = 0,
-                                           .target = FABRIC_MEMORY,
-                                           .host_bytes = 64 << 20,
-                                           .device_bytes = MEMNODE_DEVICE_BYTES,
-                                           .threads = 1};
     char error[256];
 
     if (chaos) {
@@ -120,15 +111,10 @@ static void build(uint64_t seed, unsigned threads, bool chaos)
             .tear = 0.3, .spread = 0.3, .spread_ns = 3000, .delay = 0.05, .delay_ns = 20000};
     }
     world = (struct world){.net = fabric_sim_create(&options), .threads = threads};
-    CHECK_OK(fabric_sim_add(world.net, &node, &world.memory));
+    pool_world_add_memory(world.net, 0, 64 << 20, 1, &world.memory);
     CHECK_OK(memnode_open(world.memory, &memory, &world.memnode, error, sizeof(error)));
-    for (uint16_t i = 0; i < CLIENTS; i++) {
-        node = (struct fabric_sim_node_options){.node = (uint16_t)(0x8000 + i),
-                                                .target = FABRIC_COMPUTE,
-                                                .host_bytes = 64 << 10,
-                                                .threads = threads};
-        CHECK_OK(fabric_sim_add(world.net, &node, &world.nodes[i].fabric));
-    }
+    for (unsigned i = 0; i < CLIENTS; i++)
+        pool_world_add_client(world.net, i, 64 << 10, threads, &world.nodes[i].fabric);
 }
 
 static uint64_t run_to_end(void)
@@ -156,8 +142,7 @@ static void join_co(struct node *node)
 
 static void leave_co(struct node *node)
 {
-    pool_session_close_co(node->session);
-    pool_leave_co(node->pool);
+    pool_world_leave_co(node->pool, node->session);
     node->up = false;
 }
 

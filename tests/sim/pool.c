@@ -1,7 +1,8 @@
 /*
  * The pool attacked: clients move money between accounts in remote memory, under locks and intents,
  * while they are killed and paused at random operations. Whatever happens, in the end the sum is
- * right, no lock is left, every dead member was recovered, and no memory is lost.
+ * right, no lock is left, every dead member was recovered, and no memory is lost. With every other seed
+ * the memory nodes are full, and intents are in single slots from their reserves.
  *
  *   test_sim_pool [FIRST LAST] [--trace]     seeds; a failing one is printed and can be run alone
  *   test_sim_pool --break WHAT FIRST LAST    with something broken on purpose; exits 0 if it was
@@ -9,13 +10,10 @@
  */
 #include "pool/pool.h"
 
-#include "base/log.h"
-#include "fabric/sim/fabric_sim.h"
-#include "lib/check.h"
 #include "pool/block_fmt.h"
 #include "pool/cell.h"
 #include "pool/intent.h"
-#include "pool/memnode.h"
+#include "sim/pool_world.h"
 
 enum {
     MEMORIES = 2,
@@ -47,10 +45,7 @@ _Static_assert(sizeof(struct account) == 128, "what the test writes");
 struct world {
     uint64_t seed;
     enum broken broken;
-    struct fabric_sim *net;
-    struct fabric *memory[MEMORIES];
-    struct memnode *memnodes[MEMORIES];
-    struct fabric *clients[CLIENTS + 1];
+    struct pool_world place;
     fabric_address accounts[ACCOUNTS];
     bool ready;
     int clients_running;
@@ -409,6 +404,20 @@ static void check_locks_co(struct pool_session *session)
     }
 }
 
+/* Takes all memory but the reserve; how many chunks that is. */
+static uint64_t fill_co(struct pool_session *session)
+{
+    struct pool_block block;
+    uint64_t chunks = 0;
+    enum pando_status status = PANDO_OK;
+    while (status == PANDO_OK) {
+        status = pool_alloc_co(session, POOL_ANY_NODE, POOL_CHUNK_BYTES, &block);
+        chunks += status == PANDO_OK;
+    }
+    CHECK_STATUS(status, PANDO_FULL);
+    return chunks;
+}
+
 /* Every block is one of the accounts, free in the node's hands, or this member's. */
 static void check_memory_co(struct pool_session *session, uint64_t own_chunks)
 {
@@ -450,6 +459,9 @@ static void checker_task(void *arg)
     CHECK_OK(pool_join_co(fabric, &options, &pool, error, sizeof(error)));
     CHECK_OK(pool_session_open_co(pool, &session));
     create_accounts_co(session);
+    uint64_t own_chunks = MEMORIES;
+    if (world.seed % 2 == 1)
+        own_chunks += fill_co(session);
     world.ready = true;
     while (world.clients_running > 0)
         rt_sleep_co(LEASE_NS);
@@ -457,10 +469,9 @@ static void checker_task(void *arg)
     if (world.violation == NULL) {
         check_accounts_co(session);
         check_locks_co(session);
-        check_memory_co(session, MEMORIES);
+        check_memory_co(session, own_chunks);
     }
-    pool_session_close_co(session);
-    pool_leave_co(pool);
+    pool_world_leave_co(pool, session);
 }
 
 /* ---- one seed -------------------------------------------------------------------------------- */
@@ -471,39 +482,28 @@ static void build(void)
     model = *sim_nic_model("cx5");
     for (int i = 0; i < RT_COST_COUNT; i++)
         model.costs[i] = 50;
-    struct fabric_sim_options options = {
-        .seed = world.seed,
-        .model = &model,
-        .chaos = {.tear = 0.3,
-                  .spread = 0.3,
-                  .spread_ns = 3000,
-                  .delay = 0.05,
-                  .delay_ns = 20000,
-                  .late_cpu = 0.2,
-                  .late_cpu_ns = 5000,
-                  .no_fencing = world.broken == FENCING},
-        .shuffle = true,
-        .race_probability = 0.05,
+    struct pool_world_options options = {
+        .net = {.seed = world.seed,
+                .model = &model,
+                .chaos = {.tear = 0.3,
+                          .spread = 0.3,
+                          .spread_ns = 3000,
+                          .delay = 0.05,
+                          .delay_ns = 20000,
+                          .late_cpu = 0.2,
+                          .late_cpu_ns = 5000,
+                          .no_fencing = world.broken == FENCING},
+                .shuffle = true,
+                .race_probability = 0.05},
+        .memnode = {.seed = world.seed + 1},
+        .memories = MEMORIES,
+        .clients = CLIENTS + 1,
+        .memory_bytes = 200 << 20,
+        .memory_threads = 2,
+        .client_threads = THREADS,
+        .lease_ns = LEASE_NS,
     };
-    world.net = fabric_sim_create(&options);
-    for (uint16_t i = 0; i < MEMORIES; i++) {
-        char error[256];
-        struct memnode_options memnode = {.grace_ns = LEASE_NS, .seed = world.seed + 1};
-        struct fabric_sim_node_options node = {.node = i,
-                                               .target = FABRIC_MEMORY,
-                                               .host_bytes = 200 << 20,
-                                               .device_bytes = MEMNODE_DEVICE_BYTES,
-                                               .threads = 2};
-        CHECK_OK(fabric_sim_add(world.net, &node, &world.memory[i]));
-        CHECK_OK(memnode_open(world.memory[i], &memnode, &world.memnodes[i], error, sizeof(error)));
-    }
-    for (uint16_t i = 0; i <= CLIENTS; i++) {
-        struct fabric_sim_node_options node = {.node = (uint16_t)(0x8000 + i),
-                                               .target = FABRIC_COMPUTE,
-                                               .host_bytes = 1 << 20,
-                                               .threads = THREADS};
-        CHECK_OK(fabric_sim_add(world.net, &node, &world.clients[i]));
-    }
+    pool_world_build(&world.place, &options);
 }
 
 static void plan_faults(void)
@@ -512,17 +512,18 @@ static void plan_faults(void)
     prng_seed(&prng, world.seed * 77);
     for (int i = 0; i < CLIENTS; i++) {
         uint64_t at = 1 + prng_below(&prng, 600);
-        sim_node_set_drift(fabric_sim_machine(world.clients[i]),
+        sim_node_set_drift(fabric_sim_machine(world.place.clients[i]),
                            (int)prng_below(&prng, 4000) - 2000);
         switch (prng_below(&prng, 4)) {
         case 0:
-            fabric_sim_kill_at(world.clients[i], at);
+            fabric_sim_kill_at(world.place.clients[i], at);
             break;
         case 1:
-            fabric_sim_pause_at(world.clients[i], at, LEASE_NS + prng_below(&prng, 5 * LEASE_NS));
+            fabric_sim_pause_at(world.place.clients[i], at,
+                                LEASE_NS + prng_below(&prng, 5 * LEASE_NS));
             break;
         case 2:
-            fabric_sim_pause_at(world.clients[i], at, prng_below(&prng, LEASE_NS));
+            fabric_sim_pause_at(world.place.clients[i], at, prng_below(&prng, LEASE_NS));
             break;
         default:
             break;
@@ -545,18 +546,15 @@ static uint64_t run_seed(uint64_t seed, enum broken broken, bool trace)
     build();
     plan_faults();
     if (trace)
-        sim_set_trace(fabric_sim_world(world.net), print_trace, NULL);
-    CHECK_OK(
-        rt_spawn(fabric_sim_loop(world.clients[CHECKER], 0), checker_task, world.clients[CHECKER]));
+        sim_set_trace(fabric_sim_world(world.place.net), print_trace, NULL);
+    pool_world_spawn(&world.place, CHECKER, checker_task);
     for (int i = 0; i < CLIENTS; i++)
-        CHECK_OK(rt_spawn(fabric_sim_loop(world.clients[i], 0), client_task, world.clients[i]));
-    enum sim_end end = sim_run(fabric_sim_world(world.net), 20 * RT_NS_PER_S);
-    if (end != SIM_QUIET || sim_live_tasks(fabric_sim_world(world.net)) != 0)
+        pool_world_spawn(&world.place, (unsigned)i, client_task);
+    bool ended = pool_world_ends(&world.place, 20 * RT_NS_PER_S);
+    if (!ended || sim_live_tasks(fabric_sim_world(world.place.net)) != 0)
         violate("it did not end");
-    uint64_t hash = sim_trace_hash(fabric_sim_world(world.net));
-    fabric_sim_destroy(world.net);
-    for (int i = 0; i < MEMORIES; i++)
-        memnode_close(world.memnodes[i]);
+    uint64_t hash = sim_trace_hash(fabric_sim_world(world.place.net));
+    pool_world_destroy(&world.place);
     return hash;
 }
 
@@ -610,7 +608,6 @@ static __attribute__((unused)) void test_same_seed_same_run(void)
 
 int main(int argc, char **argv)
 {
-    log_set_level(LOG_LEVEL_ERROR);
     if (argc == 5 && strcmp(argv[1], "--break") == 0)
         return noticed(argv[2], strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10)) ? 0 : 1;
     if (argc >= 3) {

@@ -161,9 +161,7 @@ static void member_task(void *arg)
         put_co(i);
     for (unsigned i = 0; i < ROUNDS; i++)
         round_co(pool_superblock(self.pool, 0)->heap_offset);
-    engine_detach_co(engine);
-    engine_close_co(self.table, self.session);
-    dex_leave_co(&self);
+    dex_end_co(&self, engine);
     done++;
 }
 

@@ -10,9 +10,6 @@
 
 enum { KEYS = 400, TORN = 123 };
 
-static const struct engine_shape shape = {
-    .key_size = 8, .value_size = 8, .key_max = 8, .value_inline = 8, .node_bytes = 1024};
-
 static bool done;
 static fabric_address lock;
 
@@ -91,7 +88,7 @@ static void marks_co(struct dex_member *self, struct engine *engine)
     struct engine_census census;
     char error[256];
 
-    CHECK_OK(engine_create_co(&sherman_engine, self->session, "other", &shape));
+    CHECK_OK(engine_create_co(&sherman_engine, self->session, "other", &number_shape));
     CHECK_OK(engine_verify_co(engine, &census, error, sizeof(error)));
     check_lock_co(engine, POOL_LOCK_DEATHS_MAX);
     CHECK_OK(pool_table_drop_co(self->session, "other"));
@@ -113,7 +110,7 @@ static void member_task(void *arg)
     char error[256];
 
     dex_join_co(arg, &self);
-    CHECK_OK(engine_create_co(&sherman_engine, self.session, "t", &shape));
+    CHECK_OK(engine_create_co(&sherman_engine, self.session, "t", &number_shape));
     CHECK_OK(engine_open_co(&sherman_engine, self.session, "t", &config, &self.table, error,
                             sizeof(error)));
     CHECK_OK(engine_attach_co(self.table, self.session, &engine));
@@ -142,9 +139,7 @@ static void member_task(void *arg)
     CHECK_EQ_U64(stats.repairs, 4);
     CHECK(stats.damage > 0);
     check_lock_co(engine, 0);
-    engine_detach_co(engine);
-    engine_close_co(self.table, self.session);
-    dex_leave_co(&self);
+    dex_end_co(&self, engine);
     done = true;
 }
 

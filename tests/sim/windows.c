@@ -5,48 +5,22 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "base/log.h"
-#include "fabric/sim/fabric_sim.h"
-#include "lib/check.h"
 #include "pool/block_fmt.h"
-#include "pool/memnode.h"
-#include "pool/pool.h"
+#include "sim/pool_world.h"
 
-enum { NODES = 2, BLOCK_BYTES = 4096 };
+enum { BLOCK_BYTES = 4096 };
 
 static const uint64_t LEASE_NS = 2 * RT_NS_PER_MS;
 
-struct world {
-    struct fabric_sim *net;
-    struct fabric *memory[NODES];
-    struct memnode *memnodes[NODES];
-    struct fabric *clients[2];
-    int done;
-};
-
-static struct world world;
-
-static void memnode_start_as(unsigned i, bool replace)
-{
-    static uint64_t seed = 100;
-    char error[256];
-    struct memnode_options options = {.grace_ns = LEASE_NS, .seed = seed++, .replace = replace};
-    CHECK_OK(memnode_open(world.memory[i], &options, &world.memnodes[i], error, sizeof(error)));
-}
-
-static void memnode_start(unsigned i)
-{
-    memnode_start_as(i, false);
-}
+static struct pool_world place;
+static int done;
 
 /* Kills a memory node and starts it again. */
 static void restart_as(unsigned i, bool keep, bool replace)
 {
-    struct memnode *dead = world.memnodes[i];
-    fabric_sim_kill(world.memory[i]);
-    CHECK_OK(fabric_sim_restart(world.memory[i], keep, &world.memory[i]));
-    memnode_close(dead);
-    memnode_start_as(i, replace);
+    place.options.memnode.replace = replace;
+    fabric_sim_kill(place.memory[i]);
+    pool_world_restart(&place, i, keep);
 }
 
 static void restart(unsigned i, bool keep)
@@ -56,37 +30,19 @@ static void restart(unsigned i, bool keep)
 
 static void run(rt_fn main)
 {
-    struct fabric_sim_options options = {.seed = 5, .model = sim_nic_model("cx5")};
-    world = (struct world){.net = fabric_sim_create(&options)};
-    for (unsigned i = 0; i < NODES; i++) {
-        struct fabric_sim_node_options node = {.node = (uint16_t)i,
-                                               .target = FABRIC_MEMORY,
-                                               .host_bytes = 42 << 20,
-                                               .device_bytes = MEMNODE_DEVICE_BYTES,
-                                               .threads = 1};
-        CHECK_OK(fabric_sim_add(world.net, &node, &world.memory[i]));
-        memnode_start(i);
-    }
-    for (uint16_t i = 0; i < 2; i++) {
-        struct fabric_sim_node_options node = {.node = (uint16_t)(0x8000 + i),
-                                               .target = FABRIC_COMPUTE,
-                                               .host_bytes = 1 << 20,
-                                               .threads = 1};
-        CHECK_OK(fabric_sim_add(world.net, &node, &world.clients[i]));
-    }
-    CHECK_OK(rt_spawn(fabric_sim_loop(world.clients[0], 0), main, world.clients[0]));
-    CHECK(sim_run(fabric_sim_world(world.net), 600 * RT_NS_PER_S) == SIM_QUIET);
-    CHECK(world.done == 1);
-    fabric_sim_destroy(world.net);
-    for (unsigned i = 0; i < NODES; i++)
-        memnode_close(world.memnodes[i]);
+    done = 0;
+    pool_world_build_pair(&place, LEASE_NS);
+    pool_world_spawn(&place, 0, main);
+    CHECK(pool_world_ends(&place, 600 * RT_NS_PER_S));
+    CHECK(done == 1);
+    pool_world_destroy(&place);
 }
 
 static enum pando_status join_co(struct fabric *fabric, uint64_t expected, struct pool **pool,
                                  char error[512])
 {
     struct pool_options options = {
-        .memory_nodes = NODES, .name = "test", .lease_ns = LEASE_NS, .pool = expected};
+        .memory_nodes = 2, .name = "test", .lease_ns = LEASE_NS, .pool = expected};
     return pool_join_co(fabric, &options, pool, error, 512);
 }
 
@@ -135,22 +91,23 @@ static void empty_task(void *arg)
         CHECK_STATUS(pool_submit_co(session, 1, &read, 1), PANDO_BROKEN);
         CHECK_STATUS(pool_submit_co(session, 1, &write, 1), PANDO_BROKEN);
     }
-    CHECK_OK(fabric_self_read(world.memory[1], at, &seen, sizeof(seen)));
+    struct pool_session *another;
+    CHECK_STATUS(pool_session_open_co(pool, &another), PANDO_BROKEN);
+    CHECK_OK(fabric_self_read(place.memory[1], at, &seen, sizeof(seen)));
     CHECK(seen == 0);
-    refused_co(world.clients[1], 0, "memory node 1 has come back empty");
-    refused_co(world.clients[1], 0, "pando memory --replace 1");
+    refused_co(place.clients[1], 0, "memory node 1 has come back empty");
+    refused_co(place.clients[1], 0, "pando memory --replace 1");
     CHECK(!pool_fenced(pool));
 
     /* Another pool's window. */
     uint64_t id_at =
-        fabric_window_first(world.memory[1]) + offsetof(struct pool_superblock, pool_id);
-    CHECK_OK(fabric_self_write(world.memory[1], id_at, &foreign, sizeof(foreign)));
-    refused_co(world.clients[1], 0, "memory node 1 belongs to another pool");
+        fabric_window_first(place.memory[1]) + offsetof(struct pool_superblock, pool_id);
+    CHECK_OK(fabric_self_write(place.memory[1], id_at, &foreign, sizeof(foreign)));
+    refused_co(place.clients[1], 0, "memory node 1 belongs to another pool");
     CHECK_STATUS(pool_submit_co(session, 1, &read, 1), PANDO_BROKEN);
     CHECK_OK(pool_submit_co(session, 0, &read, 1)); /* node 0 is as it was */
-    pool_session_close_co(session);
-    pool_leave_co(pool);
-    world.done++;
+    pool_world_leave_co(pool, session);
+    done++;
 }
 
 /* ---- node 0 ---------------------------------------------------------------------------------- */
@@ -174,7 +131,7 @@ static void first_task(void *arg)
     CHECK_OK(join_co(arg, 0, &pool, error));
     CHECK(pool_id(pool) != id);
     pool_leave_co(pool);
-    world.done++;
+    done++;
 }
 
 /* ---- replacing ------------------------------------------------------------------------------- */
@@ -198,26 +155,39 @@ static struct member enter_co(struct fabric *fabric)
 
 static void leave_co(struct member member)
 {
-    pool_session_close_co(member.session);
-    pool_leave_co(member.pool);
+    pool_world_leave_co(member.pool, member.session);
 }
 
-/* A table with a live block on one node. */
-static void table_create_co(struct member member, const char *name, uint16_t node,
+/* A live block of a table on one node. */
+static void block_create_co(struct member member, uint16_t table, uint16_t node,
                             struct pool_block *block)
+{
+    CHECK_OK(pool_table_alloc_co(member.session, table, node, BLOCK_BYTES, block));
+    struct pool_tenure tenure = {
+        .state = POOL_BLOCK_LIVE, .table = table, .holder = pool_identity(member.pool)};
+    uint64_t words[4] = {0, block->address, ++block->version, pool_tenure_pack(tenure)};
+    struct fabric_op write =
+        fabric_write(fabric_address_offset(block->address), words, sizeof(words));
+    CHECK_OK(pool_submit_co(member.session, node, &write, 1));
+}
+
+static uint16_t table_create_co(struct member member, const char *name)
 {
     struct pool_table_options options = {.name = name, .engine = "none", .key_max = 8, .root = 77};
     struct pool_entry entry;
     unsigned slot;
     CHECK_OK(pool_table_create_co(member.session, &options, &slot, &entry));
-    uint16_t number = (uint16_t)entry.table;
-    CHECK_OK(pool_table_alloc_co(member.session, number, node, BLOCK_BYTES, block));
-    struct pool_tenure tenure = {
-        .state = POOL_BLOCK_LIVE, .table = number, .holder = pool_identity(member.pool)};
-    uint64_t words[4] = {0, block->address, ++block->version, pool_tenure_pack(tenure)};
-    struct fabric_op write =
-        fabric_write(fabric_address_offset(block->address), words, sizeof(words));
-    CHECK_OK(pool_submit_co(member.session, node, &write, 1));
+    return (uint16_t)entry.table;
+}
+
+/* "here" has a block on node 0 only, "there" one on each node. */
+static void tables_create_co(struct member member, struct pool_block *there)
+{
+    struct pool_block block;
+    block_create_co(member, table_create_co(member, "here"), 0, &block);
+    uint16_t table = table_create_co(member, "there");
+    block_create_co(member, table, 1, there);
+    block_create_co(member, table, 0, &block);
 }
 
 static struct pool_entry entry_co(struct member member, const char *name)
@@ -237,9 +207,17 @@ static bool lost_co(struct member member, const char *name)
 
 static uint64_t epoch_now(void)
 {
-    uint64_t epoch, at = fabric_window_first(world.memory[0]) + POOL_EPOCH;
-    CHECK_OK(fabric_self_read(world.memory[0], at, &epoch, sizeof(epoch)));
+    uint64_t epoch, at = fabric_window_first(place.memory[0]) + POOL_EPOCH;
+    CHECK_OK(fabric_self_read(place.memory[0], at, &epoch, sizeof(epoch)));
     return epoch;
+}
+
+static uint64_t replaces_now(void)
+{
+    uint64_t word, first = fabric_window_first(place.memory[1]);
+    CHECK_OK(fabric_self_read(place.memory[1], first + offsetof(struct pool_superblock, replaces),
+                              &word, sizeof(word)));
+    return word;
 }
 
 static void wait_fenced_co(struct pool *pool)
@@ -257,7 +235,8 @@ static void check_replaced_co(struct member member, uint64_t epoch)
     struct pool_entry here = entry_co(member, "here"), there = entry_co(member, "there");
 
     CHECK(epoch_now() % 2 == 0 && epoch_now() > epoch);
-    CHECK(pool_window(member.pool, 1).id == fabric_window_id(world.memory[1]));
+    CHECK(replaces_now() == 0);
+    CHECK(pool_window(member.pool, 1).id == fabric_window_id(place.memory[1]));
     CHECK(!lost_co(member, "here") && lost_co(member, "there"));
     CHECK_STATUS(pool_table_alloc_co(member.session, (uint16_t)there.table, 1, BLOCK_BYTES, &block),
                  PANDO_CORRUPT);
@@ -274,22 +253,15 @@ static void check_replaced_co(struct member member, uint64_t epoch)
 
 static void replace_task(void *arg)
 {
-    struct pool_block here, there, both;
-    struct member member = enter_co(arg), other = enter_co(world.clients[1]);
+    struct pool_block there;
+    struct member member = enter_co(arg), other = enter_co(place.clients[1]);
     uint64_t epoch = epoch_now();
 
-    table_create_co(member, "here", 0, &here);
-    table_create_co(member, "there", 1, &there);
-    struct pool_entry entry = entry_co(member, "there");
-    CHECK_OK(pool_table_alloc_co(member.session, (uint16_t)entry.table, 0, BLOCK_BYTES, &both));
-    struct pool_tenure tenure = {.state = POOL_BLOCK_LIVE, .table = (uint16_t)entry.table};
-    uint64_t words[4] = {0, both.address, both.version + 1, pool_tenure_pack(tenure)};
-    struct fabric_op write =
-        fabric_write(fabric_address_offset(both.address), words, sizeof(words));
-    CHECK_OK(pool_submit_co(member.session, 0, &write, 1));
+    tables_create_co(member, &there);
 
     /* Nobody takes it without having been told. */
     restart(1, false);
+    uint64_t words[4];
     struct fabric_op read = fabric_read(fabric_address_offset(there.address), words, sizeof(words));
     for (int i = 0; i < 3; i++)
         CHECK_STATUS(pool_submit_co(member.session, 1, &read, 1), PANDO_BROKEN);
@@ -311,7 +283,25 @@ static void replace_task(void *arg)
     member = enter_co(arg);
     CHECK(!lost_co(member, "here"));
     leave_co(member);
-    world.done++;
+    done++;
+}
+
+/* Who has not noticed the replacement yet marks no table as one with memory there. */
+static void late_task(void *arg)
+{
+    struct pool_block block;
+    struct member member = enter_co(arg);
+
+    tables_create_co(member, &block);
+    uint16_t here = (uint16_t)entry_co(member, "here").table;
+    restart_as(1, false, true);
+    struct member other = enter_co(place.clients[1]);
+    CHECK(!pool_fenced(member.pool));
+    CHECK_STATUS(pool_table_alloc_co(member.session, here, 1, BLOCK_BYTES, &block), PANDO_FENCED);
+    CHECK(!lost_co(other, "here") && lost_co(other, "there"));
+    leave_co(member);
+    leave_co(other);
+    done++;
 }
 
 /* Somebody dies at each step of a replacement in turn; the next who joins goes on with it. */
@@ -329,38 +319,29 @@ static void doomed_task(void *arg)
 
 static void crash_task(void *arg)
 {
-    struct pool_block here, there;
+    struct pool_block there;
     struct member member = enter_co(arg);
     uint64_t epoch = epoch_now();
 
-    table_create_co(member, "here", 0, &here);
-    table_create_co(member, "there", 1, &there);
-    struct pool_entry entry = entry_co(member, "there");
-    struct pool_block both;
-    CHECK_OK(pool_table_alloc_co(member.session, (uint16_t)entry.table, 0, BLOCK_BYTES, &both));
-    struct pool_tenure tenure = {.state = POOL_BLOCK_LIVE, .table = (uint16_t)entry.table};
-    uint64_t words[4] = {0, both.address, both.version + 1, pool_tenure_pack(tenure)};
-    struct fabric_op write =
-        fabric_write(fabric_address_offset(both.address), words, sizeof(words));
-    CHECK_OK(pool_submit_co(member.session, 0, &write, 1));
+    tables_create_co(member, &there);
     leave_co(member);
 
     restart_as(1, false, true);
-    fabric_sim_kill_at(world.clients[1], crash_step);
-    CHECK_OK(rt_spawn(fabric_sim_loop(world.clients[1], 0), doomed_task, world.clients[1]));
+    fabric_sim_kill_at(place.clients[1], crash_step);
+    CHECK_OK(rt_spawn(fabric_sim_loop(place.clients[1], 0), doomed_task, place.clients[1]));
     rt_sleep_co(20 * LEASE_NS);
     member = enter_co(arg);
     check_replaced_co(member, epoch);
     leave_co(member);
-    world.done++;
+    done++;
 }
 
 int main(void)
 {
-    log_set_level(LOG_LEVEL_ERROR);
     run(empty_task);
     run(first_task);
     run(replace_task);
+    run(late_task);
     do {
         crash_step++;
         crashed = false;

@@ -13,14 +13,15 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "clients
 import lib  # noqa: E402
 
 MEMORY_NODES, SERVERS = 2, 3
-CHUNK_BYTES = 8 << 20
+CHUNK_BYTES = 1 << 20
 LEASE_S = 1
-READY_S = 120  # until a process that was started serves
-END_S = 120  # until one that got SIGTERM has ended
+READY_S = 60  # until a process that was started serves
+END_S = 90  # until one that got SIGTERM has ended, after what was done to others is over
 COMMAND_S = 180
-RSS_MAX_BYTES = 1 << 30
+RSS_MAX_BYTES = 512 << 20
 TAIL_LINES = 12
-NOT_NOW = ("pool is full", "timed out")  # why a server may refuse to start, for a while
+NOT_NOW = ("timed out",)  # why a server may refuse to start, on a busy machine; not because the pool is full
+DEATHS = ("kill server", "pause server", "fenced")  # counts of what may end a member without its leaving
 
 
 class SoakError(Exception):
@@ -63,7 +64,7 @@ class Cluster:
                                                    f"{self.transport}-{role[0]}{role[1]}-{self.generation}")
 
     def await_ready(self, role):
-        """A server that cannot serve a pool that is full is started again, as whatever supervises it would do."""
+        """A server that ends before it serves is started again, as whatever supervises it would do."""
         end = time.monotonic() + READY_S
         while True:
             child = self.children[role]
@@ -71,9 +72,11 @@ class Cluster:
                 self.processes.wait_for(child, " ready at ", READY_S)
                 break
             except RuntimeError as error:
-                if time.monotonic() > end or child.poll() is None or not any(reason in str(error) for reason in NOT_NOW):
+                ended = child.poll() is not None and time.monotonic() < end
+                fenced = ended and self.was_fenced(role)
+                if not fenced and not (ended and any(reason in str(error) for reason in NOT_NOW)):
                     raise SoakError(f"{role[0]} {role[1]} did not start: {error}") from None
-            self.count("refused to start")
+            self.count("fenced while it started" if fenced else "refused to start")
             time.sleep(0.5)
             self.launch(role)
         if role[0] == "server":
@@ -95,8 +98,11 @@ class Cluster:
 
     def end(self, role):
         """As an operator ends it: it must do so, and say that all went well."""
+        self.children[role].send_signal(signal.SIGTERM)
+        self.await_end(role)
+
+    def await_end(self, role):
         child = self.children[role]
-        child.send_signal(signal.SIGTERM)
         try:
             code = child.wait(END_S)
         except subprocess.TimeoutExpired:
@@ -111,6 +117,9 @@ class Cluster:
     def count(self, what):
         self.counts[what] = self.counts.get(what, 0) + 1
 
+    def deaths(self):
+        return sum(count for what, count in self.counts.items() if what.startswith(DEATHS))
+
     def was_fenced(self, role):
         """Processes that share memory are shut out by killing them."""
         return (self.transport == "shm" and role[0] == "server" and
@@ -120,7 +129,7 @@ class Cluster:
         child = self.children[role]
         self.count(f"{what} {role[0]}")
         if what == "end":
-            self.end(role)
+            child.send_signal(signal.SIGTERM)
         elif what == "kill":
             child.kill()
             child.wait()
@@ -130,8 +139,10 @@ class Cluster:
     def heal(self, role, what):
         if what == "pause":
             self.children[role].send_signal(signal.SIGCONT)
-        else:
-            self.launch(role)
+            return
+        if what == "end":
+            self.await_end(role)
+        self.launch(role)
 
     def disturb(self, chance):
         """One fault, sometimes two at once; when it returns, everything runs again. What was done, as text."""
@@ -189,7 +200,7 @@ class Cluster:
             if role[0] != "server" or child.poll() is not None:
                 continue
             for line in pathlib.Path(f"/proc/{child.pid}/status").read_text().splitlines():
-                if line.startswith("VmRSS:"):
+                if line.startswith("RssAnon:"):  # its own: not the windows, which others share
                     self.rss_max = max(self.rss_max, int(line.split()[1]) * 1024)
         if self.rss_max > RSS_MAX_BYTES:
             raise SoakError(f"a server has grown to {self.rss_max >> 20} MiB")

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "server/keyspace.h"
 #include "server/number.h"
 #include "server/pattern.h"
 #include "server/reply.h"
@@ -188,6 +189,29 @@ static void test_replies(void)
     bytes_fini(&reply.bytes);
 }
 
+/* Nobody is told that nothing was changed after something was. */
+static void test_failures(void)
+{
+    for (int status = PANDO_OK + 1; status < PANDO_STATUS_COUNT; status++) {
+        for (uint64_t changed = 0; changed < 3; changed++) {
+            struct reply reply = {.limit = 4096};
+            char said[256] = "", count[32];
+            reply_failure_after(&reply, (enum pando_status)status, changed);
+            pando_assert(bytes_used(&reply.bytes) < sizeof(said));
+            memcpy(said, bytes_front(&reply.bytes), bytes_used(&reply.bytes));
+            snprintf(count, sizeof(count), "-UNKNOWN %d keys were changed", (int)changed);
+            pando_assert(said[0] == '-');
+            pando_assert((strstr(said, count) != NULL) == (changed > 0));
+            pando_assert(changed == 0 || strstr(said, "nothing") == NULL);
+            /* Whoever may have changed something does not say so either. */
+            pando_assert(status != PANDO_UNKNOWN || strstr(said, "nothing") == NULL);
+            bytes_fini(&reply.bytes);
+        }
+    }
+    pando_assert(failure_of(PANDO_BROKEN, PANDO_UNKNOWN) == PANDO_UNKNOWN);
+    pando_assert(failure_of(PANDO_UNKNOWN, PANDO_BROKEN) == PANDO_UNKNOWN);
+}
+
 /* ---- requests -------------------------------------------------------------------------------- */
 
 static void expect_request(const char *bytes, enum resp_result wanted, size_t words,
@@ -237,6 +261,7 @@ int main(void)
     test_patterns();
     test_values();
     test_replies();
+    test_failures();
     test_requests();
     test_buckets();
     printf("server_text: ok\n");

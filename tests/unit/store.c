@@ -246,6 +246,15 @@ static void names_co(struct store_thread *thread)
     }
 }
 
+/* A process that is to end does not wait for its next life, which takes twenty leases if none comes. */
+static void hurry_co(void)
+{
+    uint64_t begin_ns = rt_now_ns();
+    store_hurry(store);
+    CHECK_STATUS(store_reborn_co(store, atomic_load(&store->life_number)), PANDO_TIMEOUT);
+    CHECK(rt_now_ns() - begin_ns < STORE_REJOIN_LEASES * store->lease_ns);
+}
+
 static void main_co(void *context, const struct env_place *place)
 {
     struct store_thread *thread;
@@ -278,6 +287,7 @@ static void main_co(void *context, const struct env_place *place)
            (unsigned long long)free_chunks_co(thread), (unsigned long long)atomic_load(&worked),
            (unsigned long long)atomic_load(&refused));
     CHECK(atomic_load(&worked) > 1000 && atomic_load(&refused) > ROUNDS);
+    hurry_co();
     store_thread_close_co(thread);
     store_close_co(store);
 }

@@ -14,10 +14,9 @@
 #include "tree/blob/blob.h"
 
 enum {
-    KIND_BLOB = 9,
     HEAD_BYTES = sizeof(struct blob_head),
     SEGMENT_HEAD = 32,
-    SEGMENT_BYTES = 1024 * 1024,
+    SEGMENT_BYTES = 256 * 1024, /* four in a chunk */
     SEGMENT_VALUE = SEGMENT_BYTES - SEGMENT_HEAD,
     HEAD_VALUE_MAX = SEGMENT_BYTES - HEAD_BYTES,
     SEGMENTS_MAX = ENGINE_VALUE_MAX / SEGMENT_VALUE + 1,
@@ -26,18 +25,6 @@ enum {
 };
 
 _Static_assert(POOL_NODES_MAX <= 256, "a reference has 8 bits for the node");
-
-/* Blocks come in these sizes: powers of two and half-way between. */
-static uint32_t block_bytes_for(uint64_t size)
-{
-    uint32_t bytes = 64;
-    while (bytes < size) {
-        if (bytes >= 128 && bytes + bytes / 2 >= size)
-            return bytes + bytes / 2;
-        bytes *= 2;
-    }
-    return bytes;
-}
 
 static uint64_t head_size(uint64_t value_size, uint32_t *segments)
 {
@@ -56,7 +43,7 @@ static enum pando_status write_pieces_co(struct pool_session *session, fabric_ad
         uint64_t piece = size - done < PIECE_BYTES ? size - done : PIECE_BYTES;
         struct fabric_op write =
             fabric_write(fabric_address_offset(address) + done, bytes + done, (uint32_t)piece);
-        status = pool_submit_co(session, fabric_address_node(address), &write, 1);
+        status = pool_submit_again_co(session, fabric_address_node(address), &write, 1);
     }
     return status;
 }
@@ -69,7 +56,7 @@ static enum pando_status read_pieces_co(struct pool_session *session, fabric_add
         uint64_t piece = size - done < PIECE_BYTES ? size - done : PIECE_BYTES;
         struct fabric_op read =
             fabric_read(fabric_address_offset(address) + done, bytes + done, (uint32_t)piece);
-        status = pool_submit_co(session, fabric_address_node(address), &read, 1);
+        status = pool_submit_again_co(session, fabric_address_node(address), &read, 1);
     }
     return status == PANDO_RANGE ? PANDO_STALE : status;
 }
@@ -79,7 +66,7 @@ static struct cell_place place_of(struct pool_session *session, uint16_t table,
 {
     return (struct cell_place){.pool = pool_id(pool_session_pool(session)),
                                .table = table,
-                               .kind = KIND_BLOB,
+                               .kind = BLOB_KIND,
                                .address = address};
 }
 
@@ -96,7 +83,7 @@ static enum pando_status block_co(struct pool_session *session, uint16_t table, 
 {
     struct pool_block block = {0};
     struct pool_tenure tenure = {.state = POOL_BLOCK_LIVE,
-                                 .kind = KIND_BLOB,
+                                 .kind = BLOB_KIND,
                                  .table = table,
                                  .holder = pool_identity(pool_session_pool(session))};
     enum pando_status status = pool_table_alloc_co(session, table, POOL_ANY_NODE, bytes, &block);
@@ -129,7 +116,7 @@ static void give_back_co(struct pool_session *session, const struct pool_block *
     if (block->address == 0)
         return;
     enum pando_status status = pool_free_co(session, block, bytes, false);
-    (void)status; /* it is swept when this member is gone */
+    (void)status; /* a block without a LIVE tenure is swept when this member is gone */
 }
 
 static enum pando_status write_head_co(struct pool_session *session, uint16_t table,
@@ -165,14 +152,14 @@ enum pando_status blob_write_co(struct pool_session *session, uint16_t table, st
         status = write_segment_co(session, table, value.data + done, size, &segments[i], buffer);
     }
     if (status == PANDO_OK)
-        status = block_co(session, table, block_bytes_for(bytes), &head);
+        status = block_co(session, table, pool_block_bytes(bytes), &head);
     if (status == PANDO_OK)
         status = write_head_co(session, table, &head, segments, value, buffer, bytes);
     free(buffer);
     *blob = status == PANDO_OK ? blob_ref_make(head.address, head.version) : 0;
     if (status != PANDO_OK) {
         struct pool_block block = {.address = head.address, .version = head.version};
-        give_back_co(session, &block, block_bytes_for(bytes));
+        give_back_co(session, &block, pool_block_bytes(bytes));
         for (uint32_t i = 0; i < head.segments; i++)
             give_back_co(session, &segments[i], SEGMENT_BYTES);
     }
@@ -209,11 +196,11 @@ static enum pando_status read_first_co(struct pool_session *session, uint16_t ta
     fabric_address address = blob_ref_address(blob);
     uint16_t node = fabric_address_node(address);
     struct fabric_op read = fabric_read(fabric_address_offset(address), first->bytes, FIRST_READ);
-    enum pando_status status = pool_submit_co(session, node, &read, 1);
+    enum pando_status status = pool_submit_again_co(session, node, &read, 1);
     first->got = FIRST_READ;
     if (status == PANDO_RANGE) { /* at the very end of the window */
         read.size = first->got = HEAD_BYTES;
-        status = pool_submit_co(session, node, &read, 1);
+        status = pool_submit_again_co(session, node, &read, 1);
     }
     if (status != PANDO_OK)
         return status == PANDO_RANGE ? PANDO_STALE : status;
@@ -294,6 +281,35 @@ enum pando_status blob_read_co(struct pool_session *session, uint16_t table, str
     return status;
 }
 
+static bool buffer_room(struct blob_buffer *buffer, size_t size)
+{
+    if (size <= buffer->capacity)
+        return true;
+    uint8_t *grown = realloc(buffer->bytes, size);
+    if (grown == NULL)
+        return false;
+    *buffer = (struct blob_buffer){.bytes = grown, .capacity = size};
+    return true;
+}
+
+enum pando_status blob_glance_co(struct pool_session *session, uint16_t table, struct slice key,
+                                 blob_ref blob, struct blob_buffer *buffer, struct slice *value)
+{
+    struct first_read first;
+    enum pando_status status = read_own_co(session, table, key, blob, &first);
+
+    if (status != PANDO_OK)
+        return status;
+    uint64_t came = first.head.segments > 0 ? 0 : first.got - HEAD_BYTES;
+    uint64_t size = came < first.head.size ? came : first.head.size;
+    if (!buffer_room(buffer, size))
+        return PANDO_NO_MEMORY;
+    if (size > 0)
+        memcpy(buffer->bytes, first.bytes + HEAD_BYTES, size);
+    *value = slice_of(buffer->bytes, size);
+    return PANDO_OK;
+}
+
 enum pando_status blob_fetch_co(struct pool_session *session, uint16_t table, struct slice key,
                                 blob_ref blob, struct blob_buffer *buffer, struct slice *value)
 {
@@ -302,12 +318,8 @@ enum pando_status blob_fetch_co(struct pool_session *session, uint16_t table, st
 
     if (status != PANDO_OK)
         return status;
-    if (first.head.size > buffer->capacity) {
-        uint8_t *grown = realloc(buffer->bytes, first.head.size);
-        if (grown == NULL)
-            return PANDO_NO_MEMORY;
-        *buffer = (struct blob_buffer){.bytes = grown, .capacity = first.head.size};
-    }
+    if (!buffer_room(buffer, first.head.size))
+        return PANDO_NO_MEMORY;
     *value = slice_of(buffer->bytes, first.head.size);
     return first.head.size == 0 ? PANDO_OK : read_checked_co(session, &first, buffer->bytes);
 }
@@ -335,12 +347,12 @@ static enum pando_status free_segment_co(struct pool_session *session, uint16_t 
     struct fabric_op read = fabric_read(fabric_address_offset(segment.address) + POOL_BLOCK_VERSION,
                                         words, sizeof(words));
     enum pando_status status =
-        pool_submit_co(session, fabric_address_node(segment.address), &read, 1);
+        pool_submit_again_co(session, fabric_address_node(segment.address), &read, 1);
     if (status != PANDO_OK)
         return status == PANDO_RANGE ? PANDO_CORRUPT : status;
     struct pool_tenure tenure = pool_tenure_unpack(words[1]);
     if (!blob_ref_means(ref, words[0]) || tenure.state != POOL_BLOCK_LIVE ||
-        tenure.kind != KIND_BLOB || tenure.table != table)
+        tenure.kind != BLOB_KIND || tenure.table != table)
         return PANDO_OK;
     segment.version = words[0];
     return pool_free_co(session, &segment, SEGMENT_BYTES, false);
@@ -363,12 +375,12 @@ enum pando_status blob_free_co(struct pool_session *session, uint16_t table, blo
         return status;
     struct pool_block block = {.address = head->address, .version = head->version};
     uint32_t segments;
-    return pool_free_co(session, &block, block_bytes_for(head_size(head->size, &segments)), false);
+    return pool_free_co(session, &block, pool_block_bytes(head_size(head->size, &segments)), false);
 }
 
 uint64_t blob_bytes(uint64_t value_size)
 {
     uint32_t segments;
-    uint64_t head = block_bytes_for(head_size(value_size, &segments));
+    uint64_t head = pool_block_bytes(head_size(value_size, &segments));
     return head + (uint64_t)segments * SEGMENT_BYTES;
 }

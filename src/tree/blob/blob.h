@@ -35,6 +35,11 @@ PANDO_MUST_CHECK enum pando_status blob_fetch_co(struct pool_session *session, u
                                                  struct slice key, blob_ref blob,
                                                  struct blob_buffer *buffer, struct slice *value);
 
+/* The same of the first bytes only, as many as come with the header: they are not checked, the header is. */
+PANDO_MUST_CHECK enum pando_status blob_glance_co(struct pool_session *session, uint16_t table,
+                                                  struct slice key, blob_ref blob,
+                                                  struct blob_buffer *buffer, struct slice *value);
+
 /* STALE: it is not there (any more). */
 PANDO_MUST_CHECK enum pando_status blob_free_co(struct pool_session *session, uint16_t table,
                                                 blob_ref blob);

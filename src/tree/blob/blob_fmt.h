@@ -23,6 +23,8 @@
 
 #include "fabric/fabric.h"
 
+enum { BLOB_KIND = 9 }; /* of its cell and its tenure */
+
 /* 0 is no reference. */
 typedef uint64_t blob_ref;
 

@@ -149,6 +149,10 @@ void dex_unswizzle(struct dex_table *table, uint32_t parent, uint32_t index)
     uint8_t low[PAGE_KEY_ROOM];
     uint32_t at =
         page_child_index(&table->layout, bytes, page_low(frame_bytes(&table->frames, index), low));
+    /* A page that was replaced by what its block is now may begin elsewhere than its parent says. */
+    for (uint32_t i = 0;
+         i < page_pairs(bytes) && page_child(&table->layout, bytes, at) != frame_word(index); i++)
+        at = i;
     pando_assert(page_child(&table->layout, bytes, at) == frame_word(index));
     page_set_child(&table->layout, bytes, at, frame->address);
     frame->parent = FRAME_NONE;

@@ -91,8 +91,10 @@ struct dex_table {
      * (dex_enter), so that a change waits for those that know only the former map. */
     _Atomic(struct map *) map;
     _Atomic uint32_t generation;
-    atomic_bool changing;      /* one change of ownership at a time */
-    atomic_bool checkpointing; /* one at a time, too */
+    _Atomic uint64_t unanswered_ns; /* since when owners cannot be called; 0: they can */
+    _Atomic uint64_t wished_ns;     /* when that was last said to one (wishes.c) */
+    atomic_bool changing;           /* one change of ownership at a time */
+    atomic_bool checkpointing;      /* one at a time, too */
     atomic_bool checkpoint_failed;
     atomic_bool doubt; /* an owner could not be reached: the map may be old */
     atomic_bool closing;
@@ -337,13 +339,25 @@ struct dex_spot {
     uint64_t parent_version;
     bool pushed;  /* a memory node has done it: there is no frame */
     bool private; /* nobody else sees the frame: it is BUSY, and its latch is ours */
-    /* What the last page named, when it is not there. */
+    /* What the last page named, when it is not there; or that page (dex_mend_co). */
     uint64_t suspect;
     uint8_t suspect_level;
 };
 
 PANDO_MUST_CHECK enum pando_status dex_find_co(struct dex *self, const struct dex_target *target,
                                                struct dex_spot *spot);
+
+/* A page that is not there, or not what it should be, and what is known of it; begins as zeroes. */
+struct dex_doubt {
+    fabric_address page;
+    unsigned looks;
+    struct pool_watch *watch; /* of members that may have left an inner page so */
+};
+
+/* AGAIN: look at the page once more. CORRUPT: it is damaged, which was logged and counted. */
+PANDO_MUST_CHECK enum pando_status dex_doubt_co(struct dex *self, fabric_address page,
+                                                uint8_t level, struct dex_doubt *doubt);
+void dex_doubt_end(struct dex_doubt *doubt);
 
 /* Whether a leaf that was missed is to be kept. */
 bool dex_admits(struct dex *self);
@@ -459,8 +473,9 @@ PANDO_MUST_CHECK enum pando_status dex_settle_co(struct dex *self, uint64_t end)
  * changed afterwards. */
 PANDO_MUST_CHECK enum pando_status dex_split_co(struct dex *self, struct slice key, uint8_t level);
 
-/* A child does not have the key that its cached parent says it has: makes the parent right. */
-PANDO_MUST_CHECK enum pando_status dex_mend_co(struct dex *self, uint32_t parent,
+/* A child does not have the key that its cached parent, the spot's frame, says it has: makes the
+ * parent right. CORRUPT: the child is damaged, or the parent is, which is then the suspect. */
+PANDO_MUST_CHECK enum pando_status dex_mend_co(struct dex *self, struct dex_spot *spot,
                                                const struct dex_target *target);
 
 /* Merges the page of that level that has the key with a neighbour, if they fit. Gives up quietly when
@@ -469,7 +484,9 @@ void dex_merge_co(struct dex *self, struct slice key, uint8_t level);
 
 /* Before a cached page is changed in the pool: locks it if others change it too, and makes sure that it
  * is current; its latch is held. *locked says whether there was a lock to take. STALE: it was not
- * current, but is now; nothing is locked. */
+ * current, but is now, or is a dead page because it cannot be read in the pool; nothing is locked.
+ * CORRUPT: it is the root, and cannot be read, perhaps because its writer died (dex_doubt_co);
+ * nothing is locked. */
 PANDO_MUST_CHECK enum pando_status dex_own_page_co(struct dex *self, uint32_t frame,
                                                    struct dex_scratch *scratch,
                                                    struct pool_lock *lock, bool *locked);

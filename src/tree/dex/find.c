@@ -392,10 +392,10 @@ static enum pando_status descend_co(struct dex *self, const struct dex_target *t
         }
         if (stale) {
             status = step.private ? dex_private_end_co(self, step.child) : PANDO_OK;
-            if (status == PANDO_OK)
-                status = dex_mend_co(self, spot->frame, target);
             spot->suspect = step.word;
             spot->suspect_level = step.level;
+            if (status == PANDO_OK)
+                status = dex_mend_co(self, spot, target);
             return status == PANDO_OK ? PANDO_AGAIN : status;
         }
         spot->parent = spot->frame;
@@ -408,33 +408,29 @@ static enum pando_status descend_co(struct dex *self, const struct dex_target *t
 
 /* ---- damage ---------------------------------------------------------------------------------- */
 
-/* A page that a current page names and that is not there, or not what it should be. */
-struct doubt {
-    unsigned looks;
-    struct pool_watch *watch; /* of members that may have left an inner page so */
-};
-
-static void report_damage(struct dex *self, const struct dex_spot *spot)
+static void report_damage(struct dex *self, fabric_address page, uint8_t level)
 {
     struct dex_table *table = self->table;
     uint64_t before = atomic_fetch_add(&table->stats.damage, 1);
     if ((before & (before + 1)) != 0)
         return; /* the first, and then ever fewer */
-    log_error("a page of the table is damaged", log_u64("table", table->id),
-              log_hex("page", frame_swizzled(spot->suspect)
-                                  ? frame_at(&table->frames, (uint32_t)spot->suspect)->address
-                                  : spot->suspect),
-              log_u64("level", spot->suspect_level), log_u64("operations", before + 1));
+    log_error("a page of the table is damaged", log_u64("table", table->id), log_hex("page", page),
+              log_u64("level", level), log_u64("operations", before + 1));
 }
 
-/* Nobody but its owner writes a leaf: it is looked at a few times more. An inner page may be torn because
- * its writer died: it is waited for until everybody is known to live. CORRUPT: it is damaged. */
-static enum pando_status doubt_co(struct dex *self, const struct dex_spot *spot,
-                                  struct doubt *doubt)
+/* Nobody but its owner writes a leaf: it is looked at a few times more. An inner page may be torn
+ * because its writer died: it is waited for until everybody is known to live. */
+enum pando_status dex_doubt_co(struct dex *self, fabric_address page, uint8_t level,
+                               struct dex_doubt *doubt)
 {
+    if (doubt->page != page) {
+        doubt->page = page;
+        doubt->looks = 0;
+        if (doubt->watch != NULL)
+            doubt->watch->since_ns = 0;
+    }
     bool sure = doubt->looks++ >= LEAF_LOOKS;
-
-    if (spot->suspect_level > 0) {
+    if (level > 0) {
         if (doubt->watch == NULL)
             doubt->watch = calloc(1, sizeof(*doubt->watch));
         if (doubt->watch == NULL)
@@ -444,11 +440,25 @@ static enum pando_status doubt_co(struct dex *self, const struct dex_spot *spot,
             return status;
     }
     if (sure) {
-        report_damage(self, spot);
+        report_damage(self, page, level);
         return PANDO_CORRUPT;
     }
     rt_sleep_co(LOOK_PAUSE_NS);
     return PANDO_AGAIN;
+}
+
+void dex_doubt_end(struct dex_doubt *doubt)
+{
+    free(doubt->watch);
+    doubt->watch = NULL;
+}
+
+/* The address of what a spot suspects, which may be named by its frame. */
+static fabric_address suspect_of(const struct dex_table *table, const struct dex_spot *spot)
+{
+    return frame_swizzled(spot->suspect)
+               ? frame_at(&table->frames, (uint32_t)spot->suspect)->address
+               : spot->suspect;
 }
 
 static uint64_t patience_ns(const struct dex_table *table)
@@ -461,14 +471,14 @@ enum pando_status dex_find_co(struct dex *self, const struct dex_target *target,
                               struct dex_spot *spot)
 {
     struct frame_pause pause = {0};
-    struct doubt doubt = {0};
+    struct dex_doubt doubt = {0};
     uint64_t begin_ns = 0;
     enum pando_status status = PANDO_AGAIN;
 
     for (int restarts = 0; restarts < RESTARTS_MAX; restarts++) {
         status = descend_co(self, target, spot);
         if (status == PANDO_CORRUPT)
-            status = doubt_co(self, spot, &doubt);
+            status = dex_doubt_co(self, suspect_of(self->table, spot), spot->suspect_level, &doubt);
         if (status != PANDO_AGAIN)
             break;
         dex_count(&self->table->stats.waits);
@@ -486,7 +496,7 @@ enum pando_status dex_find_co(struct dex *self, const struct dex_target *target,
             break;
         frame_pause_co(&pause);
     }
-    free(doubt.watch);
+    dex_doubt_end(&doubt);
     if (status != PANDO_AGAIN)
         return status;
     log_error("a page cannot be reached", log_u64("table", self->table->id),

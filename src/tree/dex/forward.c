@@ -8,11 +8,32 @@
 #include "tree/dex/call_fmt.h"
 #include "tree/dex/dex_int.h"
 
+/* An owner that lives and cannot be called is asked through the pool to give its keys to us. One that is just
+ * not reached gets a lease for that. */
+static void wish_co(struct dex *self, uint64_t owner, bool mute)
+{
+    struct dex_table *table = self->table;
+    uint64_t now_ns = rt_now_ns(), lease_ns = pool_lease_ns(table->pool);
+    uint64_t since_ns = atomic_load(&table->unanswered_ns),
+             wished_ns = atomic_load(&table->wished_ns);
+
+    if (since_ns == 0)
+        atomic_store(&table->unanswered_ns, since_ns = now_ns);
+    if ((mute || now_ns - since_ns > lease_ns) && now_ns - wished_ns > lease_ns / 8) {
+        atomic_store(&table->wished_ns, now_ns);
+        pool_wish_co(self->base.session, map_identity(owner), table->id);
+    }
+}
+
 /* Whether to ask again, and perhaps another: the map is to be read anew. */
-static enum pando_status judge(struct dex *self, enum pando_status status, bool changes)
+static enum pando_status judge_co(struct dex *self, uint64_t owner, enum pando_status status,
+                                  bool changes)
 {
     switch (status) {
     case PANDO_OK:
+        if (atomic_load_explicit(&self->table->unanswered_ns, memory_order_relaxed) != 0)
+            atomic_store(&self->table->unanswered_ns, 0);
+        return status;
     case PANDO_FENCED:
     case PANDO_NO_MEMORY:
     case PANDO_UNKNOWN:
@@ -23,7 +44,12 @@ static enum pando_status judge(struct dex *self, enum pando_status status, bool 
     case PANDO_TIMEOUT:
         atomic_store(&self->table->doubt, true);
         return changes ? PANDO_UNKNOWN : PANDO_AGAIN;
-    default: /* not found there, no longer the owner */
+    case PANDO_NOT_FOUND:
+    case PANDO_UNSUPPORTED:
+        wish_co(self, owner, status == PANDO_UNSUPPORTED);
+        atomic_store(&self->table->doubt, true);
+        return PANDO_AGAIN;
+    default: /* no longer the owner */
         atomic_store(&self->table->doubt, true);
         return PANDO_AGAIN;
     }
@@ -38,7 +64,7 @@ static enum pando_status call_co(struct dex *self, uint64_t owner, enum dex_meth
     enum pando_status status =
         pool_call_co(self->base.session, map_identity(owner), self->table->id, (uint16_t)method,
                      body, reply, capacity, size != NULL ? size : &got);
-    return judge(self, status, changes);
+    return judge_co(self, owner, status, changes);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -53,7 +79,7 @@ static enum pando_status raw_get_co(struct dex *self, uint64_t owner, struct sli
         pool_call_co(self->base.session, map_identity(owner), self->table->id, DEX_CALL_GET, key,
                      scratch->intent, POOL_INTENT_BYTES, &size);
     dex_count(&self->table->stats.forwarded);
-    status = judge(self, status, false);
+    status = judge_co(self, owner, status, false);
     if (status != PANDO_OK)
         return status;
     if (size < sizeof(head) || size > POOL_INTENT_BYTES)

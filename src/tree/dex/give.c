@@ -48,9 +48,9 @@ static enum pando_status check_bound_co(struct dex *self, struct slice bound,
 
 /* ---- stopping -------------------------------------------------------------------------------- */
 
-/* The view with (or without) a stop to what is ours of a range. */
-static struct map *view_with(struct dex *self, const struct dex_range *range, bool frozen,
-                             bool *any)
+/* A copy of the view in which what is ours of a range has that owner, and is stopped or not. */
+static struct map *view_with(struct dex *self, const struct dex_range *range, uint64_t owner,
+                             bool frozen, bool *any)
 {
     const struct dex_table *table = self->table;
     struct map *map = map_copy(atomic_load_explicit(&table->map, memory_order_acquire));
@@ -64,10 +64,13 @@ static struct map *view_with(struct dex *self, const struct dex_range *range, bo
     }
     for (uint32_t i = 0; i < map->count; i++) {
         struct map_part *part = &map->parts[i];
-        if (part->owner == dex_self(table) && dex_range_has(range, part->low)) {
-            part->frozen = frozen;
-            *any = true;
-        }
+        if (part->owner != dex_self(table) || !dex_range_has(range, part->low))
+            continue;
+        if (owner != part->owner)
+            part->log = part->log_version = 0;
+        part->owner = owner;
+        part->frozen = frozen;
+        *any = true;
     }
     map_join(map);
     return map;
@@ -129,8 +132,9 @@ static enum pando_status drop_leaves_co(struct dex *self, const struct dex_range
     return status;
 }
 
+/* If it fails, *unsure says whether the map in the pool may have changed all the same. */
 static enum pando_status give_in_pool_co(struct dex *self, const struct dex_range *range,
-                                         uint64_t to)
+                                         uint64_t to, bool *unsure)
 {
     struct dex_table *table = self->table;
     struct pool_retry retry = {0};
@@ -161,6 +165,7 @@ static enum pando_status give_in_pool_co(struct dex *self, const struct dex_rang
             if (table->log != NULL && !dex_log_named(table, next))
                 status = dex_log_keep_co(table->log, self->base.session, false);
             if (status == PANDO_OK) {
+                *unsure = true;
                 status = dex_swap_co(self, map, next);
             } else {
                 free(map);
@@ -176,10 +181,37 @@ static enum pando_status give_in_pool_co(struct dex *self, const struct dex_rang
     return status;
 }
 
+/* Reads in the pool whether the keys that are stopped here were given away. One CAS gives all of
+ * them, and nobody but its owner changes the owner or the epoch of a part. They may even be ours
+ * again, given back: then the epoch is another. */
+static enum pando_status given_co(struct dex *self, bool *given)
+{
+    const struct dex_table *table = self->table;
+    const struct map *view = atomic_load_explicit(&table->map, memory_order_acquire);
+    struct pool_retry retry = {0};
+    struct map *map;
+    enum pando_status status;
+
+    do {
+        status = map_read_co(self->base.session, table->slot, table->id, &map);
+    } while ((status == PANDO_BROKEN || status == PANDO_TIMEOUT) &&
+             dex_retry_co(self, &retry) == PANDO_OK);
+    if (status != PANDO_OK)
+        return status;
+    *given = false;
+    for (uint32_t i = 0; i < view->count; i++) {
+        const struct map_part *part = &view->parts[i], *now = map_find(map, part->low);
+        *given =
+            *given || (part->frozen && (now->owner != part->owner || now->epoch != part->epoch));
+    }
+    free(map);
+    return PANDO_OK;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 static enum pando_status give_frozen_co(struct dex *self, const struct dex_range *range,
-                                        uint64_t to, struct dex_scratch *scratch)
+                                        uint64_t to, struct dex_scratch *scratch, bool *unsure)
 {
     /* Since nobody works on these keys, no leaf grows over their ends any more. */
     enum pando_status status = check_bound_co(self, range->low, scratch);
@@ -187,7 +219,28 @@ static enum pando_status give_frozen_co(struct dex *self, const struct dex_range
         status = check_bound_co(self, range->high, scratch);
     if (status == PANDO_OK)
         status = drop_leaves_co(self, range);
-    return status == PANDO_OK ? give_in_pool_co(self, range, to) : status;
+    return status == PANDO_OK ? give_in_pool_co(self, range, to, unsure) : status;
+}
+
+/* Ends a gift that failed with that status. If `unsure`, the CAS may have given the keys away before
+ * something else failed; then this member must not work on them. OK: they were given away. */
+static enum pando_status settle_co(struct dex *self, const struct dex_range *range, uint64_t to,
+                                   bool unsure, enum pando_status status)
+{
+    struct dex_table *table = self->table;
+    struct map *view = NULL;
+    bool given = false, any;
+
+    if (!unsure || given_co(self, &given) == PANDO_OK)
+        view = view_with(self, range, given ? to : dex_self(table), false, &any);
+    if (view != NULL && (!dex_log_named(table, view) ||
+                         dex_log_keep_co(table->log, self->base.session, true) == PANDO_OK)) {
+        dex_publish_co(self, view);
+    } else {
+        free(view);
+        pool_give_up(table->pool); /* these keys would stand still for ever */
+    }
+    return given ? PANDO_OK : status;
 }
 
 static enum pando_status give_once_co(struct dex *self, const struct dex_range *wanted, uint64_t to,
@@ -203,7 +256,13 @@ static enum pando_status give_once_co(struct dex *self, const struct dex_range *
     if (status != PANDO_OK || empty ||
         (!range.no_high && slice_compare(range.low, range.high) >= 0))
         return status;
-    struct map *view = view_with(self, &range, true, &any);
+    /* Who gets them has to read the root. If that is damaged in the pool, only we can go on, with
+     * our copy. */
+    if (to != 0 && to != dex_self(self->table))
+        status = dex_read_co(self, self->table->root, scratch->page);
+    if (status != PANDO_OK)
+        return status == PANDO_STALE ? PANDO_CORRUPT : status;
+    struct map *view = view_with(self, &range, dex_self(self->table), true, &any);
     if (view == NULL || !any) {
         free(view);
         return view == NULL ? PANDO_FULL : PANDO_OK;
@@ -217,19 +276,12 @@ static enum pando_status give_once_co(struct dex *self, const struct dex_range *
     dex_publish_co(self, view);
     /* Nobody reads or changes these keys here any more; when they come back they may be others. */
     records_forget_all(&self->table->records);
-    status = give_frozen_co(self, &range, to, scratch);
-    if (status == PANDO_OK) {
+    bool unsure = false;
+    status = give_frozen_co(self, &range, to, scratch, &unsure);
+    if (status != PANDO_OK)
+        status = settle_co(self, &range, to, unsure, status);
+    if (status == PANDO_OK)
         dex_count(&self->table->stats.given);
-        return PANDO_OK;
-    }
-    view = view_with(self, &range, false, &any);
-    if (view != NULL && (self->table->log == NULL ||
-                         dex_log_keep_co(self->table->log, self->base.session, true) == PANDO_OK)) {
-        dex_publish_co(self, view);
-    } else {
-        free(view);
-        pool_give_up(self->table->pool); /* these keys would stand still for ever */
-    }
     return status;
 }
 

@@ -56,11 +56,11 @@ static enum pando_status join_frozen_co(struct dex *self, bool *unsure)
             }
             if (even_epochs(table, next)) {
                 status = dex_swap_co(self, map, next);
+                *unsure = *unsure || status != PANDO_FULL; /* NO_MEMORY may follow the CAS */
             } else {
                 free(next);
                 status = dex_adopt_co(self, map);
             }
-            *unsure = *unsure || (status != PANDO_FULL && status != PANDO_NO_MEMORY);
         }
         if (status == PANDO_AGAIN || status == PANDO_BROKEN || status == PANDO_TIMEOUT) {
             status = dex_retry_co(self, &retry);

@@ -9,7 +9,9 @@
 #include "base/assert.h"
 #include "pool/cell.h"
 
-enum { READS_MAX = 16, FIRST_READ = 512 };
+enum { READS_MAX = 16, LOOKS_MAX = 8, FIRST_READ = 512 };
+
+static const uint64_t LOOK_PAUSE_NS = 4 * RT_NS_PER_US;
 
 static uint32_t pad8(uint32_t size)
 {
@@ -276,6 +278,44 @@ static enum pando_status swap_root_co(struct pool_session *session, unsigned slo
     return status;
 }
 
+/* Whether somebody has given a map's block back. Nothing that a flipped bit makes of a map looks so. */
+static enum pando_status given_back_co(struct pool_session *session, const struct map *map,
+                                       bool *out)
+{
+    uint64_t words[2]; /* version, tenure */
+    struct fabric_op read =
+        fabric_read(fabric_address_offset(map->address) + POOL_BLOCK_VERSION, words, sizeof(words));
+    enum pando_status status =
+        pool_submit_again_co(session, fabric_address_node(map->address), &read, 1);
+    if (status != PANDO_OK)
+        return status;
+    struct pool_tenure tenure = pool_tenure_unpack(words[1]);
+    *out = words[0] == map->version && tenure.state == POOL_BLOCK_FREE && tenure.kind == 0 &&
+           tenure.table == 0;
+    return PANDO_OK;
+}
+
+/* The outcome of a swap is unknown, nothing of it arrives any more, and the root has changed. Returns the map
+ * that is left to us to free. Whoever replaces a map gives its block back at once: if that is `from`, another
+ * replaced it and nobody saw `to`; if it is `to`, it was in force, and `from` is ours as after any swap. NULL:
+ * neither was given back soon. That one died or cannot reach the block, and one of the two stays for good. */
+static const struct map *replaced_co(struct pool_session *session, const struct map *from,
+                                     const struct map *to)
+{
+    for (int i = 0; i < LOOKS_MAX && from != NULL; i++) {
+        bool from_back = false, to_back = false;
+        enum pando_status status = given_back_co(session, from, &from_back);
+        if (status == PANDO_OK)
+            status = given_back_co(session, to, &to_back);
+        if (status != PANDO_OK || (from_back && to_back))
+            return NULL;
+        if (from_back || to_back)
+            return from_back ? to : from;
+        rt_sleep_co(LOOK_PAUSE_NS << i);
+    }
+    return NULL;
+}
+
 enum pando_status map_swap_co(struct pool_session *session, unsigned slot, uint16_t table,
                               const struct map *from, struct map *to)
 {
@@ -297,11 +337,15 @@ enum pando_status map_swap_co(struct pool_session *session, unsigned slot, uint1
     to->epoch = from == NULL ? 1 : from->epoch + 1;
     size = map_encode(to, pool_id(pool), table, tenure_of(pool, table), bytes);
     struct fabric_op write = fabric_write(fabric_address_offset(block.address), bytes, size);
-    status = pool_submit_co(session, fabric_address_node(block.address), &write, 1);
-    if (status == PANDO_OK)
+    const struct map *unused = to; /* nobody has seen it */
+    status = pool_submit_again_co(session, fabric_address_node(block.address), &write, 1);
+    if (status == PANDO_OK) {
         status = swap_root_co(session, slot, from == NULL ? 0 : from->address, to->address);
-    /* One that nobody saw is given back; of one that somebody may have seen we cannot know. */
-    const struct map *unused = status == PANDO_OK ? from : status == PANDO_STALE ? to : NULL;
+        unused = status == PANDO_OK        ? from
+                 : status == PANDO_STALE   ? to
+                 : status == PANDO_UNKNOWN ? replaced_co(session, from, to)
+                                           : NULL; /* the CAS may still be carried out (R4) */
+    }
     if (unused != NULL) {
         enum pando_status freed = map_free_co(session, unused);
         (void)freed;

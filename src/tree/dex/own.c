@@ -48,7 +48,13 @@ static enum pando_status log_ensure_co(struct dex *self)
     bytes = bytes < LOG_BYTES_MIN ? LOG_BYTES_MIN : bytes > LOG_BYTES_MAX ? LOG_BYTES_MAX : bytes;
     if (table->on.small_log)
         bytes = LOG_BYTES_SMALL;
-    return dex_log_create_co(self->base.session, table->id, (uint32_t)bytes, &table->log);
+    for (;;) {
+        enum pando_status status =
+            dex_log_create_co(self->base.session, table->id, (uint32_t)bytes, &table->log);
+        if (status != PANDO_FULL || bytes <= LOG_BYTES_MIN)
+            return status;
+        bytes = LOG_BYTES_MIN; /* whatever block is left of the reserve has room for that */
+    }
 }
 
 static fabric_address log_address(const struct dex_table *table)
@@ -170,13 +176,17 @@ static enum pando_status replay_co(struct dex *self, fabric_address log, uint64_
     uint64_t replayed_ns = rt_now_ns();
     if (status == PANDO_OK)
         status = dex_flush_co(self, NULL);
+    if (status != PANDO_OK) { /* repeated many times a second while a memory node is away */
+        log_debug("cannot replay a dead owner's log; will try", log_u64("table", self->table->id),
+                  log_status("status", status));
+        return status;
+    }
     log_info("replayed a dead owner's log", log_u64("table", self->table->id),
              log_u64("kept", kept), log_u64("records", replay.records),
              log_u64("applied", replay.applied),
              log_u64("replay_ms", (replayed_ns - begin_ns) / RT_NS_PER_MS),
-             log_u64("flush_ms", (rt_now_ns() - replayed_ns) / RT_NS_PER_MS),
-             log_status("status", status));
-    return status;
+             log_u64("flush_ms", (rt_now_ns() - replayed_ns) / RT_NS_PER_MS));
+    return PANDO_OK;
 }
 
 /* ---- getting --------------------------------------------------------------------------------- */

@@ -132,11 +132,17 @@ static enum pando_status value_co(struct scan *scan, uint32_t index, struct slic
     *value = slice_of(scan->scratch->value, bytes);
     if (!blob)
         return PANDO_OK;
+    if (scan->range->values == ENGINE_SCAN_KEYS) {
+        *value = slice_of(NULL, 0);
+        return PANDO_OK;
+    }
     if (!pool_recent(scan->read_ns))
         return PANDO_STALE;
     memcpy(&ref, scan->scratch->value, sizeof(ref));
-    enum pando_status status =
-        blob_fetch_co(scan->self->base.session, table, key, ref, &scan->value, value);
+    struct pool_session *session = scan->self->base.session;
+    enum pando_status status = scan->range->values == ENGINE_SCAN_GLANCE
+                                   ? blob_glance_co(session, table, key, ref, &scan->value, value)
+                                   : blob_fetch_co(session, table, key, ref, &scan->value, value);
     return status == PANDO_STALE ? blob_missing(table, ref, &scan->missing) : status;
 }
 

@@ -25,23 +25,27 @@ static struct dex *handle_for(struct dex_table *table, struct pool_session *sess
     return found;
 }
 
-/* Enters if the key is ours, perhaps since a moment ago. False: STALE. */
-static bool enter_ours_co(struct dex *self, struct slice key, struct dex_guard *guard)
+/* Enters if the key is ours, perhaps since a moment ago. STALE: it is not. CORRUPT: the map may say
+ * that it is, but what has to be read first is damaged. */
+static enum pando_status enter_ours_co(struct dex *self, struct slice key, struct dex_guard *guard)
 {
     uint64_t owner;
     for (int i = 0; i < 2; i++) {
         dex_enter(self, key, guard);
         if (dex_mine(self->table, guard->part))
-            return true;
+            return PANDO_OK;
         bool frozen = guard->part->frozen;
         dex_leave(self, guard);
         if (i > 0 || frozen)
-            return false;
+            break;
         atomic_store(&self->table->doubt, true);
-        if (dex_claim_co(self, key, &owner) != PANDO_OK || owner != dex_self(self->table))
-            return false;
+        enum pando_status status = dex_claim_co(self, key, &owner);
+        if (status == PANDO_CORRUPT)
+            return status;
+        if (status != PANDO_OK || owner != dex_self(self->table))
+            break;
     }
-    return false;
+    return PANDO_STALE;
 }
 
 static bool key_sound(const struct dex *self, size_t size)
@@ -60,11 +64,12 @@ static enum pando_status serve_get_co(struct dex *self, struct dex_scratch *scra
 
     if (!key_sound(self, request->body.size))
         return PANDO_INVALID;
-    if (!enter_ours_co(self, request->body, &guard))
-        return PANDO_STALE;
-    enum pando_status status = dex_local_get_co(self, guard.part, request->body, scratch, &blob,
-                                                request->reply + sizeof(head),
-                                                FABRIC_CALL_BYTES_MAX - sizeof(head) - 64, &size);
+    enum pando_status status = enter_ours_co(self, request->body, &guard);
+    if (status != PANDO_OK)
+        return status;
+    status = dex_local_get_co(self, guard.part, request->body, scratch, &blob,
+                              request->reply + sizeof(head),
+                              FABRIC_CALL_BYTES_MAX - sizeof(head) - 64, &size);
     dex_leave(self, &guard);
     if (status == PANDO_NOT_FOUND)
         return PANDO_OK; /* an empty reply */
@@ -133,9 +138,10 @@ static enum pando_status serve_modify_co(struct dex *self, struct fabric_request
                             .expect = errand.head.expect,
                             .expected = errand.expected,
                             .mismatch = &errand.reply.mismatch};
-    if (!enter_ours_co(self, key, &guard))
-        return PANDO_STALE;
-    enum pando_status status = dex_local_modify_co(self, guard.part, key, &edit);
+    enum pando_status status = enter_ours_co(self, key, &guard);
+    if (status != PANDO_OK)
+        return status;
+    status = dex_local_modify_co(self, guard.part, key, &edit);
     dex_leave(self, &guard);
     if (status != PANDO_OK)
         return status == PANDO_BROKEN || status == PANDO_TIMEOUT ? PANDO_STALE : status;
@@ -164,14 +170,15 @@ static enum pando_status serve_leaf_co(struct dex *self, struct dex_scratch *scr
     struct slice in = head.before ? slice_of(low, part->low.size) : key;
     memcpy(low, part->low.data, part->low.size);
     dex_leave(self, &guard);
-    if (!enter_ours_co(self, in, &guard))
-        return PANDO_STALE;
+    enum pando_status status = enter_ours_co(self, in, &guard);
+    if (status != PANDO_OK)
+        return status;
     /* It may have been cut meanwhile: leaves of others are never looked at. */
     if (guard.part != dex_part_of(guard.map, key, head.before != 0)) {
         dex_leave(self, &guard);
         return PANDO_STALE;
     }
-    enum pando_status status = dex_local_leaf_co(self, key, head.before != 0, scratch);
+    status = dex_local_leaf_co(self, key, head.before != 0, scratch);
     dex_leave(self, &guard);
     if (status != PANDO_OK)
         return status;
@@ -242,6 +249,16 @@ static enum pando_status answer_co(void *context, struct pool_session *session,
         memcpy(request->reply, &load, sizeof(load));
         request->reply_size = sizeof(load);
         status = PANDO_OK;
+        break;
+    }
+    case POOL_WISH_METHOD: { /* it cannot call us: all that is ours shall be its */
+        struct dex_range all = {.no_high = true};
+        uint64_t owner;
+        /* Keys may have become ours that nobody could tell us of. */
+        atomic_store(&table->doubt, true);
+        status = dex_claim_co(self, all.low, &owner);
+        if (status == PANDO_OK)
+            status = dex_give_co(self, &all, map_member(request->from));
         break;
     }
     default:

@@ -18,6 +18,24 @@ static enum pando_status unlock_with(struct dex *self, const struct pool_lock *l
     return released == PANDO_OK ? status : released;
 }
 
+/* Another owner may have merged a shared inner page away since it was cached, and its block may be anything by now.
+ * Makes the frame a dead page: who is led there next turns to its parent, which is read anew and either names
+ * another page by then, or proves that this one is damaged. The frame's latch is held. */
+static void make_dead_co(struct dex *self, uint32_t index, struct dex_scratch *scratch)
+{
+    struct dex_table *table = self->table;
+    const uint8_t *bytes = frame_bytes(&table->frames, index);
+    uint8_t low[PAGE_KEY_ROOM];
+    /* By its low fence its parent finds it when it is evicted. */
+    struct page_header gone = {.address = frame_at(&table->frames, index)->address,
+                               .level = page_level(bytes),
+                               .low = page_low(bytes, low),
+                               .no_high = true};
+    page_init(&table->layout, &gone, scratch->other);
+    page_set_dead(scratch->other, dex_tenure(table, false));
+    dex_replace_co(self, index, scratch->other);
+}
+
 enum pando_status dex_own_page_co(struct dex *self, uint32_t index, struct dex_scratch *scratch,
                                   struct pool_lock *lock, bool *locked)
 {
@@ -42,8 +60,14 @@ enum pando_status dex_own_page_co(struct dex *self, uint32_t index, struct dex_s
         return PANDO_OK;
     }
     enum pando_status released = pool_unlock_co(self->base.session, lock);
-    if (released != PANDO_OK || status != PANDO_OK)
-        return released != PANDO_OK ? released : status;
+    if (released != PANDO_OK)
+        return released;
+    if (status == PANDO_STALE && index != table->root_frame) {
+        make_dead_co(self, index, scratch);
+        return PANDO_STALE;
+    }
+    if (status != PANDO_OK)
+        return status == PANDO_STALE ? PANDO_CORRUPT : status;
     dex_count(&table->stats.repairs);
     dex_replace_co(self, index, scratch->other);
     frame->epoch = epoch;
@@ -85,7 +109,8 @@ static enum pando_status child_page_co(struct dex *self, uint64_t word, uint8_t 
     enum pando_status status = PANDO_OK;
     frame_latch_co(frame);
     bool same = frame_swizzled(word) || frame->address == word;
-    bool shared = same && page_level(cached) > 0 && !dex_alone(self, index);
+    /* One that was found gone may have been mended since. */
+    bool shared = same && page_level(cached) > 0 && (page_dead(cached) || !dex_alone(self, index));
     if (shared)
         status = refresh_co(self, index, bytes);
     else
@@ -138,9 +163,11 @@ static enum pando_status insert_separator_co(struct dex *self, uint32_t index,
     return status;
 }
 
-enum pando_status dex_mend_co(struct dex *self, uint32_t index, const struct dex_target *target)
+enum pando_status dex_mend_co(struct dex *self, struct dex_spot *spot,
+                              const struct dex_target *target)
 {
     struct dex_table *table = self->table;
+    uint32_t index = spot->frame;
     struct frame *frame = frame_at(&table->frames, index);
     struct dex_scratch *scratch = dex_scratch_take(self);
     struct pool_lock lock;
@@ -155,11 +182,16 @@ enum pando_status dex_mend_co(struct dex *self, uint32_t index, const struct dex
     bool same = (atomic_load_explicit(&frame->state, memory_order_relaxed) == FRAME_HOT) &&
                 level > target->level &&
                 dex_covers(frame_bytes(&table->frames, index), level, target);
-    if (same)
+    if (same) {
         status = dex_own_page_co(self, index, scratch, &lock, &locked);
-    else if (index == table->root_frame && level > target->level &&
-             !page_dead(frame_bytes(&table->frames, index)))
+        if (status == PANDO_CORRUPT) {
+            spot->suspect = frame->address;
+            spot->suspect_level = level;
+        }
+    } else if (index == table->root_frame && level > target->level &&
+               !page_dead(frame_bytes(&table->frames, index))) {
         status = PANDO_CORRUPT; /* the root has all keys */
+    }
     if (same && status == PANDO_OK) {
         status = insert_separator_co(self, index, target, scratch, locked ? &lock : NULL);
         told = status == PANDO_OK;
@@ -379,7 +411,9 @@ static enum pando_status split_root_co(struct dex *self, uint32_t index, struct 
     return PANDO_OK;
 }
 
-enum pando_status dex_split_co(struct dex *self, struct slice key, uint8_t level)
+/* *torn: the page is there, but cannot be read in the pool (CORRUPT). */
+static enum pando_status split_once_co(struct dex *self, struct slice key, uint8_t level,
+                                       bool *parent_first, fabric_address *torn)
 {
     struct dex_table *table = self->table;
     struct dex_target target = {.key = key, .level = level, .keep = true};
@@ -387,6 +421,8 @@ enum pando_status dex_split_co(struct dex *self, struct slice key, uint8_t level
     struct pool_lock lock;
     bool locked = false;
 
+    *parent_first = false;
+    *torn = 0;
     enum pando_status status = dex_find_co(self, &target, &spot);
     if (status != PANDO_OK)
         return status == PANDO_NOT_FOUND ? PANDO_OK : status;
@@ -399,19 +435,41 @@ enum pando_status dex_split_co(struct dex *self, struct slice key, uint8_t level
         return PANDO_OK;
     }
     status = dex_own_page_co(self, spot.frame, scratch, &lock, &locked);
-    bool changed = status != PANDO_OK, parent_first = false;
+    if (status == PANDO_CORRUPT)
+        *torn = frame->address;
+    bool changed = status != PANDO_OK;
     if (status == PANDO_OK && page_pairs(frame_bytes(&table->frames, spot.frame)) >= 2) {
         const struct pool_lock *held = locked ? &lock : NULL;
         dex_image(table, spot.frame, scratch->image);
         status = spot.parent == FRAME_NONE
                      ? split_root_co(self, spot.frame, key, scratch, held)
-                     : split_page_co(self, &spot, key, scratch, held, &parent_first);
+                     : split_page_co(self, &spot, key, scratch, held, parent_first);
         changed = status == PANDO_OK;
         locked = locked && status != PANDO_OK && status != PANDO_UNKNOWN;
     }
     status = unlock_with(self, &lock, locked, status);
     frame_give(frame, changed);
     dex_scratch_give(self, scratch);
+    return status;
+}
+
+enum pando_status dex_split_co(struct dex *self, struct slice key, uint8_t level)
+{
+    struct pool_retry retry = {0};
+    struct dex_doubt doubt = {0};
+    fabric_address torn;
+    bool parent_first;
+    enum pando_status status;
+
+    do {
+        status = split_once_co(self, key, level, &parent_first, &torn);
+        if (torn == 0)
+            break;
+        status = dex_doubt_co(self, torn, level, &doubt);
+        if (status == PANDO_AGAIN)
+            status = dex_retry_co(self, &retry);
+    } while (status == PANDO_OK);
+    dex_doubt_end(&doubt);
     if (status == PANDO_STALE && parent_first)
         return dex_split_co(self, key, (uint8_t)(level + 1));
     return status == PANDO_STALE ? PANDO_OK : status;

@@ -266,7 +266,11 @@ enum pando_status dex_verify_co(struct engine *engine, struct engine_census *out
             rt_sleep_co(LOOK_PAUSE_NS << look);
         *out = (struct engine_census){0};
         verify.looks = 0;
-        status = flush_all_co(self, &out->bytes);
+        /* An owner that cannot be called gives its keys away first (wishes.c). */
+        struct pool_retry retry = {0};
+        do
+            status = flush_all_co(self, &out->bytes);
+        while (status == PANDO_AGAIN && dex_retry_co(self, &retry) == PANDO_OK);
         if (status == PANDO_OK)
             status = verify_page_co(&verify, &root);
     }

@@ -44,14 +44,21 @@ static void cursor_set(struct scan *scan, struct slice key)
 static enum pando_status value_co(struct scan *scan, const struct node_entry *entry,
                                   struct slice *value)
 {
+    struct pool_session *session = scan->self->base.session;
     uint16_t table = scan->self->table->id;
     blob_ref blob;
 
+    if (scan->range->values == ENGINE_SCAN_KEYS) {
+        *value = slice_of(NULL, 0);
+        return PANDO_OK;
+    }
     if (!pool_recent(scan->read_ns))
         return PANDO_AGAIN;
     memcpy(&blob, entry->value.data, sizeof(blob));
     enum pando_status status =
-        blob_fetch_co(scan->self->base.session, table, entry->key, blob, &scan->value, value);
+        scan->range->values == ENGINE_SCAN_GLANCE
+            ? blob_glance_co(session, table, entry->key, blob, &scan->value, value)
+            : blob_fetch_co(session, table, entry->key, blob, &scan->value, value);
     if (status == PANDO_STALE)
         status = blob_missing(table, blob, &scan->missing);
     return status == PANDO_STALE ? PANDO_AGAIN : status;

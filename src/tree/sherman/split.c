@@ -42,8 +42,17 @@ static enum pando_status unlock_with(struct sherman *self, struct sherman_lock *
     return released == PANDO_OK ? status : released;
 }
 
+/* A block that was never written. */
+static void give_back_co(struct sherman *self, const struct pool_block *block)
+{
+    enum pando_status freed =
+        pool_free_co(self->base.session, block, self->table->layout.node_bytes, false);
+    (void)freed; /* if not, it is swept when this member has gone */
+}
+
 /*
- * Replaces a locked node by an image of it, under an intent, after an optional sibling; unlocks.
+ * Replaces a locked node by an image of it, under an intent, after an optional sibling; unlocks. The sibling's
+ * block is given back if nothing was done for want of a slot.
  *
  * The sibling is written unlinked (R21), and linked when the node refers to it: in the same list if it is
  * on the same memory node, else by whoever comes first: sherman_adopt_co, with the word in *unlinked, or
@@ -52,9 +61,10 @@ static enum pando_status unlock_with(struct sherman *self, struct sherman_lock *
  */
 static enum pando_status replace_co(struct sherman *self, struct sherman_lock *lock,
                                     struct scratch *scratch, fabric_address address,
-                                    fabric_address sibling, uint64_t *unlinked)
+                                    const struct pool_block *fresh, uint64_t *unlinked)
 {
     struct sherman_table *table = self->table;
+    fabric_address sibling = fresh != NULL ? fresh->address : 0;
     uint16_t node = fabric_address_node(address);
     uint32_t bytes = table->layout.node_bytes;
     struct intent_builder builder;
@@ -66,8 +76,11 @@ static enum pando_status replace_co(struct sherman *self, struct sherman_lock *l
 
     if (table->on.intents)
         status = pool_intent_take_co(self->base.session, node, &slot);
-    if (status != PANDO_OK)
+    if (status != PANDO_OK) {
+        if (fresh != NULL)
+            give_back_co(self, fresh);
         return unlock_with(self, lock, status);
+    }
     if (sibling != 0 && table->on.sibling) {
         node_unlink(scratch->sibling);
         *unlinked = header_word(scratch->sibling);
@@ -79,8 +92,11 @@ static enum pando_status replace_co(struct sherman *self, struct sherman_lock *l
             lock->last = LAST_SPLITS;
         } else {
             status = sherman_write_co(self, fabric_address_node(sibling), &write, 1);
-            if (status != PANDO_OK)
+            if (status != PANDO_OK) {
+                if (slot != 0)
+                    pool_intent_give(self->base.session, slot);
                 return unlock_with(self, lock, status);
+            }
         }
     }
     if (slot != 0) {
@@ -167,7 +183,7 @@ enum pando_status sherman_rewrite_co(struct sherman *self, struct sherman_lock *
     left.version += self->table->on.versions;
     if (leaf_fits(layout, &left, entries, count)) {
         leaf_build(layout, &left, entries, count, scratch->image);
-        return replace_co(self, lock, scratch, header->address, 0, NULL);
+        return replace_co(self, lock, scratch, header->address, NULL, NULL);
     }
     uint32_t keep = split_place(self, header, entries, count, appending);
     if (keep == 0)
@@ -184,7 +200,7 @@ enum pando_status sherman_rewrite_co(struct sherman *self, struct sherman_lock *
     leaf_build(layout, &left, entries, keep, scratch->image);
     leaf_build(layout, &right, entries + keep, count - keep, scratch->sibling);
     uint64_t unlinked = 0;
-    status = replace_co(self, lock, scratch, header->address, block.address, &unlinked);
+    status = replace_co(self, lock, scratch, header->address, &block, &unlinked);
     if (status != PANDO_OK)
         return status;
     sherman_count(&self->table->splits);
@@ -284,7 +300,7 @@ static enum pando_status insert_separator_co(struct sherman *self, struct sherma
     left.version++;
     if (inner_fits(layout, &left, entries, count)) {
         inner_build(layout, &left, leftmost, entries, count, scratch->image);
-        enum pando_status status = replace_co(self, lock, scratch, header->address, 0, NULL);
+        enum pando_status status = replace_co(self, lock, scratch, header->address, NULL, NULL);
         if (status == PANDO_OK && self->table->on.cache &&
             node_header_read(layout, header->address, scratch->image, &check))
             index_cache_put(self->table->cache, &check, scratch->image);
@@ -306,7 +322,7 @@ static enum pando_status insert_separator_co(struct sherman *self, struct sherma
                 scratch->sibling);
     uint8_t level = header->level;
     uint64_t unlinked = 0;
-    status = replace_co(self, lock, scratch, header->address, block.address, &unlinked);
+    status = replace_co(self, lock, scratch, header->address, &block, &unlinked);
     if (status != PANDO_OK)
         return status;
     sherman_count(&self->table->splits);

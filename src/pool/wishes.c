@@ -1,0 +1,70 @@
+/*
+ * wishes.c - what one wants of a member that cannot be called: because it listens nowhere, or something is in
+ * the way.
+ *
+ * The wish is a word in that member's record, which it looks at several times in a lease. There are few such
+ * words, and whoever comes later may overwrite one: whoever still wants something wishes again. A wish that
+ * is left from a former life of the slot does no more than any other: the engine gives what it has and can
+ * spare.
+ */
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "pool/pool_int.h"
+
+void pool_wish_co(struct pool_session *session, struct fabric_identity member, uint16_t table)
+{
+    struct pool *pool = session->pool;
+    uint64_t word = pool_wish_pack(table, pool->identity);
+    unsigned place = (unsigned)(table + pool->identity.member) % POOL_WISHES;
+    if (member.member == 0 || member.member >= POOL_MEMBERS)
+        return;
+    fabric_address at = pool_record_address(pool, member.member) +
+                        offsetof(struct pool_record, wishes) + place * sizeof(word);
+    struct fabric_op write = fabric_write(fabric_address_offset(at), &word, sizeof(word));
+    enum pando_status status = pool_submit_co(session, fabric_address_node(at), &write, 1);
+    (void)status; /* whoever wishes looks for what comes of it */
+}
+
+/* Whether it is a member that lives: what is given to another is nobody's. */
+static bool alive_co(struct pool_session *session, struct fabric_identity member)
+{
+    struct pool_heartbeat beat;
+    return member.member > 0 && member.member < POOL_MEMBERS &&
+           pool_heartbeat_co(session, member.member, &beat) == PANDO_OK &&
+           beat.state == POOL_ALIVE && beat.incarnation == member.incarnation;
+}
+
+/* Has the table's engine answer, as if the other one had called. With a session of its own, which lasts as long as
+ * the pool because engines keep handles to it: the member's is not kept off nodes that a recovery has not
+ * come to yet (partial.c). */
+static void grant_co(struct pool *pool, uint64_t word)
+{
+    struct fabric_request request = {.from = pool_wish_from(word), .method = POOL_WISH_METHOD};
+    if (!alive_co(pool->own, request.from))
+        return;
+    request.reply = malloc(POOL_CALL_BYTES_MAX); /* nobody reads it */
+    enum pando_status status = request.reply == NULL ? PANDO_NO_MEMORY : PANDO_OK;
+    if (status == PANDO_OK && pool->grants == NULL)
+        status = pool_session_open_co(pool, &pool->grants);
+    if (status == PANDO_OK)
+        status = pool_answer_self_co(pool->grants, (uint16_t)(word >> 32), &request);
+    (void)status; /* it is wished again, if it still is */
+    free(request.reply);
+}
+
+void pool_wishes_look_co(struct pool *pool)
+{
+    uint64_t words[POOL_WISHES], old;
+    fabric_address at =
+        pool_record_address(pool, pool->identity.member) + offsetof(struct pool_record, wishes);
+    struct fabric_op read = fabric_read(fabric_address_offset(at), words, sizeof(words));
+    enum pando_status status = pool_submit_co(pool->own, fabric_address_node(at), &read, 1);
+    for (unsigned i = 0; i < POOL_WISHES && status == PANDO_OK; i++) {
+        if (words[i] == 0)
+            continue;
+        status = pool_word_cas_co(pool->own, at + i * sizeof(words[i]), words[i], 0, &old);
+        if (status == PANDO_OK && old == words[i])
+            grant_co(pool, words[i]);
+    }
+}
