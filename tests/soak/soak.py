@@ -36,7 +36,9 @@ CYCLE_S = 60  # of faults, at most
 # By which memory at the end may differ from memory at the start: a batch of long values; on shm one of each client.
 SLACK_BYTES = {"tcp": 5 << 20, "shm": 1 << 20}
 LEFT_BYTES = 8 << 10  # and for each death, on average
-FILL = "fill"  # an ordered index that is filled; beside it database 1
+FILL = "fill"  # an ordered index that is filled; beside it one of these databases, in turns
+FILL_DATABASES = (1, 2)
+ASK_AGAIN_S = (0, 2, 10)  # when a key is missing: is it lost, or was it not seen for a moment?
 FLUSH_S = 300
 SHORT_BATCHES = 30  # of short values, when no long one fits
 FILL_SHARES = {100: 1, 1000: 2, 100_000: 6}
@@ -56,6 +58,9 @@ class Fill(threading.Thread):
         self.rounds, self.full_bytes, self.failure = 0, [], None
         self.full = threading.Event()
         self.next, self.doing = 0, ""
+        # A FLUSHDB without an answer may still be at work at a server that is being ended, and delete what is
+        # written later: the next round is in another database, and has other names in the index.
+        self.database = FILL_DATABASES[0]
         self.tables = (Table(), Table(FILL))
 
     def run(self):
@@ -69,21 +74,24 @@ class Fill(threading.Thread):
         except Exception as error:  # noqa: BLE001
             self.failure = SoakError(f"filling: {error!r}")
 
+    def prefix(self):
+        return f"fill{self.rounds:04}."
+
     def requests(self, table, size):
         """Of one size; long values by few."""
         some = []
         for _ in range(max(1, min(500, 4_000_000 // size))):
             self.next += 1
-            key = f"fill{self.next:09}"
+            key = f"{self.prefix()}{self.next:09}"
             some.append(Request(table.set(key, value_of(key, self.next, size)), "set", (table, key, size), self.next))
         return some
 
     def exchange(self, requests):
-        """In database 1."""
+        """In the database of this round."""
         fresh = self.client.call is None
         if fresh and not self.client.connect(time.monotonic() + 10):
             return [LOST] * len(requests)
-        if fresh and self.client.exchange([Request(["select", 1], "")])[0] != "OK":
+        if fresh and self.client.exchange([Request(["select", self.database], "")])[0] != "OK":
             self.client.disconnect()
             return [LOST] * len(requests)
         return self.client.exchange(requests)
@@ -103,9 +111,26 @@ class Fill(threading.Thread):
         if all(size != SIZES[-1] for _, size in fitting):
             self.full_bytes.append(sum(one.key[2] for one in held))
             self.full.set()
-        self.check(self.random.sample(held, min(len(held), 300)))
+        self.check(self.random.sample(held, min(len(held), 3000)))
         self.empty()
         self.rounds += 1
+        self.database = FILL_DATABASES[self.rounds % 2]
+        self.client.disconnect()
+
+    def ask_again(self, one):
+        """What every server says of a key, now and later."""
+        said, begin = [], time.monotonic()
+        for seconds in ASK_AGAIN_S:
+            time.sleep(max(0, begin + seconds - time.monotonic()))
+            for port in self.client.cluster.ports:
+                client = Client(self.client.cluster, self.random)
+                client.connect_only(port)
+                reply = LOST
+                if client.connect(time.monotonic() + 5):
+                    reply = client.exchange([Request(["select", self.database], ""), Request(one.words, "get")])[1]
+                client.disconnect()
+                said.append(f"after {seconds} s at port {port}: {'no answer' if reply is LOST else str(reply)[:60]}")
+        return "; ".join(said)
 
     def check(self, held):
         """What was acknowledged is there, also in a pool that is full."""
@@ -116,7 +141,8 @@ class Fill(threading.Thread):
                 expected = value_of(one.key[1], one.number, one.key[2])
                 if value is LOST or isinstance(value, lib.Error) or value == expected:
                     continue
-                raise SoakError(f"{one.words[:3]} was acknowledged, and is {str(value)[:60]}")
+                raise SoakError(f"{one.words[:3]} was acknowledged, and is {str(value)[:60]} at port {self.client.port}; "
+                                f"{self.ask_again(one)}")
 
     def until(self, words, accepted):
         end, last = time.monotonic() + FLUSH_S, None
@@ -139,11 +165,11 @@ class Fill(threading.Thread):
 
     def empty(self):
         self.until(["flushdb"], lambda reply: reply == "OK")
-        self.until(["ri.delprefix", FILL, "fill"], lambda _: True)
+        self.until(["ri.delprefix", FILL, self.prefix()], lambda _: True)
         # A write of ours whose connection broke may have been done since: until there is none.
         self.until(["flushdb"], lambda reply: reply == "OK")
         self.until(["dbsize"], lambda reply: reply == 0)
-        self.until(["ri.delprefix", FILL, "fill"], lambda reply: reply == 0)
+        self.until(["ri.delprefix", FILL, self.prefix()], lambda reply: reply == 0)
 
 
 class Soak:
@@ -167,7 +193,7 @@ class Soak:
         client = Client(self.cluster, self.chance)
         for name in (INDEX, FILL):
             client.until_answered(["ri.create", name, "engine", "sherman"])
-        for i in range(2):
+        for i in (0, *FILL_DATABASES):
             client.until_answered(["select", i])
             client.until_answered(["get", "nothing"])
         client.disconnect()
