@@ -1,7 +1,8 @@
 /*
  * A memory node comes up with damage in its window: a chunk whose entry is wrong is not given out any more,
  * an intent that cannot be read is left out, and the rest is served. Every bit of an entry is found to be
- * wrong. A superblock without its magic number is not taken for an empty window.
+ * wrong, and so is an entry that claims the chunks of others. A superblock without its magic number is not
+ * taken for an empty window.
  */
 #include "sim/dex_world.h"
 #include "sim/numbered.h"
@@ -65,6 +66,32 @@ static void damage_entries(struct fabric *fabric)
             set_word(fabric, at, word);
         }
     }
+}
+
+/* Starts the node with an entry that is well formed, and wrong: each chunk in turn says that it begins a large
+ * block, whose other chunks are free or in use. Free ones are not given out; what is in use stays so. */
+static void claim_others(struct fabric *fabric)
+{
+    enum { LARGE_CHUNKS = 3 };
+    struct pool_chunk large = {.kind = POOL_CHUNK_BLOCKS,
+                               .block_bytes = LARGE_CHUNKS * POOL_CHUNK_BYTES};
+    uint64_t table = fabric_window_first(fabric) + POOL_CHUNK_TABLE;
+    struct pool_node_stats before = start(fabric);
+    unsigned over_free = 0, over_used = 0;
+
+    for (unsigned chunk = 0; chunk + LARGE_CHUNKS <= before.chunks; chunk++) {
+        uint64_t at = table + (uint64_t)chunk * POOL_CHUNK_ENTRY_BYTES;
+        uint64_t word = word_at(fabric, at), rests_free = 0;
+        for (unsigned rest = 1; rest < LARGE_CHUNKS; rest++)
+            rests_free += word_at(fabric, at + (uint64_t)rest * POOL_CHUNK_ENTRY_BYTES) == 0;
+        set_word(fabric, at, pool_chunk_pack(&large));
+        struct pool_node_stats after = start(fabric);
+        CHECK_EQ_U64(after.chunks_damaged, 1 + rests_free);
+        CHECK_EQ_U64(after.chunks_free, before.chunks_free - (word == 0) - rests_free);
+        set_word(fabric, at, word);
+        *(rests_free == LARGE_CHUNKS - 1 ? &over_free : &over_used) += 1;
+    }
+    CHECK(over_free > 0 && over_used > 0);
 }
 
 /* The offset of the first slot for an intent. */
@@ -138,6 +165,7 @@ int main(void)
     CHECK(sim_run(fabric_sim_world(place->net), 60 * RT_NS_PER_S) == SIM_STOPPED);
     memnode_close(place->memnode);
     damage_entries(place->memory);
+    claim_others(place->memory);
     damage_intent(place->memory);
     damage_magic(place->memory);
     CHECK_OK(open_node(place->memory, &place->memnode));
