@@ -103,9 +103,12 @@ void reply_failure(struct reply *reply, enum pando_status status)
         reply_error(reply, "UNKNOWN the connection to the pool broke: this command may or may not "
                            "have been applied");
         return;
+    case PANDO_AGAIN:
+        reply_error(reply, "UNAVAILABLE this server has too much to do, or is ending: nothing was "
+                           "changed, try again");
+        return;
     case PANDO_TIMEOUT:
     case PANDO_BROKEN:
-    case PANDO_AGAIN:
     case PANDO_FENCED:
         reply_error(reply, "UNAVAILABLE the pool cannot be reached now: nothing was changed, try "
                            "again");
@@ -124,6 +127,11 @@ void reply_failure_after(struct reply *reply, enum pando_status status, uint64_t
                      "UNKNOWN %llu keys were changed, then it failed (%s): others may or may not "
                      "have been changed",
                      (unsigned long long)changed, pando_status_text(status));
+}
+
+enum pando_status may_go_on(const struct server_thread *thread)
+{
+    return server_stopping(thread->server) ? PANDO_AGAIN : PANDO_OK;
 }
 
 bool call_integer(struct call *call, size_t index, int64_t *out)

@@ -37,6 +37,10 @@ void reply_failure(struct reply *reply, enum pando_status status);
 /* The same for a command on several keys, of which `changed` were changed before it failed. */
 void reply_failure_after(struct reply *reply, enum pando_status status, uint64_t changed);
 
+/* For a command of many steps, before each of them. AGAIN: the server is ending, and the client may not hear
+ * of what is done from now on. */
+PANDO_MUST_CHECK enum pando_status may_go_on(const struct server_thread *thread);
+
 /* What a command on several keys says if it failed in several ways: that it cannot tell, if it cannot. */
 static inline enum pando_status failure_of(enum pando_status former, enum pando_status status)
 {

@@ -668,7 +668,9 @@ static enum pando_status delete_prefix_co(struct call *call, struct doomed *doom
     do {
         doomed->count = 0;
         doomed->used = 0;
-        status = store_scan_co(doomed->table, &range, doomed_pair, doomed);
+        status = may_go_on(call->thread);
+        if (status == PANDO_OK)
+            status = store_scan_co(doomed->table, &range, doomed_pair, doomed);
         if (status == PANDO_OK)
             parallel_co(call->thread, doomed->count, doomed_delete_co, doomed);
         rt_yield_co();

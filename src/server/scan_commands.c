@@ -202,7 +202,9 @@ static enum pando_status flush_co(struct server_thread *thread, unsigned number,
         return PANDO_NO_MEMORY;
     walk.which = WALK_ALL;
     while (flush.status == PANDO_OK && !walk.over) {
-        flush.status = walk_step_co(&walk, STEP_KEYS);
+        flush.status = may_go_on(thread);
+        if (flush.status == PANDO_OK)
+            flush.status = walk_step_co(&walk, STEP_KEYS);
         if (flush.status == PANDO_OK)
             parallel_co(thread, walk.count, flush_one_co, &flush);
         rt_yield_co();
