@@ -9,7 +9,6 @@ static const uint64_t BACKOFF_MIN_NS = 2 * RT_NS_PER_US;
 enum {
     DOUBLINGS = 6,     /* to 128 us */
     DOUBLINGS_FEW = 1, /* to 4 us */
-    PATIENCE_LEASES = 10,
     LOOKS = 16,
     RELEASES_AT_ONCE = 3,
     AT_ONCE = 4, /* tries without a pause, when a free word was another than expected */
@@ -78,9 +77,7 @@ enum pando_status pool_lock_backoff_co(struct pool_session *session, fabric_addr
 
     if (pool_fenced(pool))
         return PANDO_FENCED;
-    if (backoff->tries == 0)
-        backoff->deadline_ns = rt_now_ns() + pool->lease_ns * PATIENCE_LEASES;
-    else if (rt_now_ns() > backoff->deadline_ns)
+    if (pool_past(pool, false, &backoff->deadline_ns))
         return PANDO_TIMEOUT;
     backoff->tries++;
     rt_sleep_co(most / 2 + rt_random() % (most / 2 + 1));

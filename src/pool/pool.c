@@ -74,6 +74,7 @@ enum pando_status pool_join_co(struct fabric *fabric, const struct pool_options 
     pool->lease_ns = options->lease_ns == 0 ? LEASE_NS : options->lease_ns;
     pool->drift_ppm = options->drift_ppm == 0 ? DRIFT_PPM : options->drift_ppm;
     pool->no_recovery = options->no_recovery;
+    pool->ending = options->ending;
     pool->intents = intent_slots_create(pool->nodes);
     pool->stock = stock_create(pool->nodes);
     pool->uses = pool_uses_create();

@@ -29,6 +29,7 @@ struct pool_options {
     uint32_t drift_ppm;    /* 0 for 10,000: how much clocks may disagree */
     bool no_recovery;      /* test only: never declares anybody dead */
     uint64_t pool;         /* id of the pool that is joined again; 0 for any */
+    const atomic_bool *ending; /* NULL, or true when the process is to end: see pool_retry_co */
 };
 
 /* Joins, and starts the member's tasks on this loop. Errors as one line for a person: VERSION
@@ -59,6 +60,9 @@ bool pool_lease_valid(const struct pool *pool);
 
 /* True for good once it is known to have been. */
 bool pool_fenced(const struct pool *pool);
+
+/* Whether the process is to end, as pool_options says. */
+bool pool_ending(const struct pool *pool);
 
 /* For a member that holds a lock on something half changed and cannot reach it any more: from now
  * on it is dead, by its own word. It sends nothing any more, its heartbeats stop, and others recover
@@ -146,8 +150,8 @@ void pool_marks_free(struct pool_marks *marks);
 
 /* What to do after a CAS found the lock held by `word` (0: the CAS itself failed), for those who
  * take locks in lists of their own: sleeps a growing, random while. A dead owner is recovered by
- * the monitors; a word whose owner is no member any more is taken away here. TIMEOUT: ten leases
- * have passed. */
+ * the monitors; a word whose owner is no member any more is taken away here. TIMEOUT: as
+ * pool_retry_co. */
 struct pool_backoff {
     bool few;       /* at most one task of each process asks: no need to wait long between tries */
     unsigned tries; /* all zero but for that to begin with */
@@ -173,8 +177,8 @@ struct pool_retry {
     uint64_t deadline_ns;
 };
 
-/* Sleeps a growing, random while. TIMEOUT: ten leases have passed, or two for who was leaving when the
- * loop began. FENCED. */
+/* Sleeps a growing, random while. TIMEOUT: ten leases have passed; or two since the caller was leaving, or
+ * since the process was to end (pool_options). FENCED. */
 PANDO_MUST_CHECK enum pando_status pool_retry_co(struct pool *pool, struct pool_retry *retry);
 
 /* A thing that others may be writing or freeing is read until the caller believes it. */

@@ -30,6 +30,7 @@ struct pool {
     struct fabric_identity identity;
     uint64_t lease_ns, drift_ppm;
     bool no_recovery;
+    const atomic_bool *ending; /* of pool_options */
     _Atomic uint64_t lease_until_ns;
     atomic_bool fenced;
     atomic_uint acquisitions;
@@ -239,5 +240,9 @@ enum pando_status pool_alloc_anywhere_co(struct pool_session *session, uint16_t 
 
 /* Whether so many bytes at an address that a node named are in its heap. */
 bool pool_granted_ok(const struct pool *pool, uint16_t node, uint64_t address, uint64_t bytes);
+
+/* retry.c: whether a wait has lasted too long. *deadline_ns is 0 when it begins; it becomes ten leases later,
+ * and no more than two after the caller began to leave, or the process to end. */
+bool pool_past(const struct pool *pool, bool leaving, uint64_t *deadline_ns);
 
 #endif

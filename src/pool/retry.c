@@ -12,7 +12,7 @@ enum {
     REREAD_DOUBLINGS = 6,
     RETRIES_MAX = 10000,
     RETRY_DOUBLINGS = 8,
-    RETRY_LEASES = 10,
+    PATIENCE_LEASES = 10,
     LEAVING_LEASES = 2,
     AGAIN_MAX = 4,
 };
@@ -21,6 +21,23 @@ static const uint64_t READ_OLD_NS = 100 * RT_NS_PER_MS; /* R22 */
 static const uint64_t REREAD_PAUSE_NS = RT_NS_PER_US;
 static const uint64_t RETRY_MIN_NS = RT_NS_PER_US;
 
+bool pool_ending(const struct pool *pool)
+{
+    return pool->ending != NULL && atomic_load(pool->ending);
+}
+
+bool pool_past(const struct pool *pool, bool leaving, uint64_t *deadline_ns)
+{
+    uint64_t now_ns = rt_now_ns();
+    if (*deadline_ns == 0)
+        *deadline_ns = now_ns + PATIENCE_LEASES * pool->lease_ns;
+    if (leaving || pool_ending(pool)) {
+        uint64_t soon_ns = now_ns + LEAVING_LEASES * pool->lease_ns;
+        *deadline_ns = *deadline_ns < soon_ns ? *deadline_ns : soon_ns;
+    }
+    return now_ns > *deadline_ns;
+}
+
 enum pando_status pool_retry_co(struct pool *pool, struct pool_retry *retry)
 {
     unsigned doublings = retry->count < RETRY_DOUBLINGS ? retry->count : RETRY_DOUBLINGS;
@@ -28,10 +45,7 @@ enum pando_status pool_retry_co(struct pool *pool, struct pool_retry *retry)
     if (pool_fenced(pool))
         return PANDO_FENCED;
     bool leaving = retry->leaving != NULL && atomic_load(retry->leaving);
-    if (retry->count == 0)
-        retry->deadline_ns =
-            rt_now_ns() + (leaving ? LEAVING_LEASES : RETRY_LEASES) * pool->lease_ns;
-    else if (rt_now_ns() > retry->deadline_ns || retry->count > RETRIES_MAX)
+    if (pool_past(pool, leaving, &retry->deadline_ns) || retry->count > RETRIES_MAX)
         return PANDO_TIMEOUT;
     retry->count++;
     uint64_t pause = RETRY_MIN_NS << doublings;

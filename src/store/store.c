@@ -34,8 +34,10 @@ static struct store *store_create(const struct store_options *options)
         return NULL;
     }
     store->fabric = options->fabric;
-    store->pool_options = (struct pool_options){
-        .memory_nodes = (uint16_t)env_memory_nodes(options->env), .name = store->name};
+    store->pool_options =
+        (struct pool_options){.memory_nodes = (uint16_t)env_memory_nodes(options->env),
+                              .name = store->name,
+                              .ending = &store->hurried};
     store->config = (struct engine_config){.without = store->without,
                                            .cache_bytes = options->cache_bytes,
                                            .not_durable = options->not_durable,

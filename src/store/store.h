@@ -42,8 +42,8 @@ bool store_durability_parse(const char *text, bool *not_durable);
 PANDO_MUST_CHECK enum pando_status store_open_co(const struct store_options *options,
                                                  struct store **out, char *error,
                                                  size_t error_bytes);
-/* For a process that is to end: from now on no operation waits for it to join the pool again, TIMEOUT is
- * what they return instead. On any loop. */
+/* For a process that is to end: from now on no operation waits for it to join the pool again, nor for others
+ * for more than two leases; TIMEOUT is what they return instead. On any loop. */
 void store_hurry(struct store *store);
 /* Every thread has been closed. On the loop that opened it. */
 void store_close_co(struct store *store);

@@ -463,7 +463,8 @@ static fabric_address suspect_of(const struct dex_table *table, const struct dex
 
 static uint64_t patience_ns(const struct dex_table *table)
 {
-    bool leaving = atomic_load_explicit(&table->closing, memory_order_relaxed);
+    bool leaving =
+        atomic_load_explicit(&table->closing, memory_order_relaxed) || pool_ending(table->pool);
     return (leaving ? LEAVING_LEASES : PATIENCE_LEASES) * pool_lease_ns(table->pool);
 }
 
