@@ -1,5 +1,5 @@
 # The two commands of the README are `make run` and `make test`; each does all its own set-up.
-.PHONY: all install run test test-all check-long clean deps deps-test format tidy papers
+.PHONY: all install run test test-all check-long clean deps deps-run deps-test format tidy papers
 
 all: deps build/build.ninja
 	@cmake --build build --target pando
@@ -10,10 +10,15 @@ build/build.ninja:
 deps:
 	@scripts/deps build
 
+# With redis-cli, which `make run` tells people to use.
+deps-run:
+	@scripts/deps run
+
 deps-test:
 	@scripts/deps test
 
-run: all
+run: deps-run
+	@$(MAKE) --no-print-directory all
 	@scripts/run
 
 test: deps-test

@@ -279,14 +279,14 @@ bool bare_tree_wide(const struct bare_tree *tree)
 void bare_tree_run(const struct bare_tree *tree, const struct work_round *round,
                    struct work_result *result)
 {
-    uint64_t values[WORK_IN_FLIGHT], sum = 0, begin_ns = cmd_clock_ns();
+    uint64_t values[WORK_IN_FLIGHT], sum = 0, begin_ns = rt_machine_ns();
     for (size_t i = 0; i < round->count; i += WORK_IN_FLIGHT) {
         tree->group(tree, round->keys + i, values);
         for (int j = 0; j < WORK_IN_FLIGHT; j++)
             sum += values[j];
     }
     *result =
-        (struct work_result){.ns = cmd_clock_ns() - begin_ns, .pairs = round->count, .sum = sum};
+        (struct work_result){.ns = rt_machine_ns() - begin_ns, .pairs = round->count, .sum = sum};
 }
 
 /* The best of a few tries, in lookups per second. */

@@ -68,7 +68,7 @@ __attribute__((format(printf, 2, 3))) static bool fail(struct compare *compare, 
 /* What blocks is done by a helper thread: the loop goes on sending the member's heartbeat. */
 static bool helped_co(struct compare *compare, rt_fn fn)
 {
-    enum pando_status status = rt_offload_co(fn, compare);
+    enum pando_status status = rt_blocking_co(fn, compare);
     if (status != PANDO_OK)
         return fail(compare, "starting a helper thread: %s", pando_status_text(status));
     return true;

@@ -60,8 +60,8 @@ static bool open_table_co(struct engine_side *side, char *error, size_t error_by
 {
     const struct engine_side_options *options = side->options;
     const struct engine_shape shape = {.key_size = 8, .value_size = 8};
-    const struct engine_config config = {.without = options->without,
-                                         .cache_bytes = options->cache_bytes};
+    const struct engine_config config = {
+        .without = options->without, .with = options->with, .cache_bytes = options->cache_bytes};
 
     if (failed(engine_create_co(options->engine, side->session, TABLE, &shape), "creating a table",
                error, error_bytes))
@@ -277,7 +277,7 @@ static enum pando_status batch_co(struct engine_side *side, const struct work_ro
 static void finish(struct work_result *result, const char *what, uint64_t begin_ns,
                    enum pando_status status)
 {
-    result->ns = cmd_clock_ns() - begin_ns;
+    result->ns = rt_machine_ns() - begin_ns;
     if (status != PANDO_OK)
         snprintf(result->error, sizeof(result->error), "engine: %s: %s", what,
                  pando_status_text(status));
@@ -296,7 +296,7 @@ void engine_side_run_co(struct engine_side *side, const struct work_round *round
         [WORK_UPDATE] = {"update", update_co},
         [WORK_BATCH] = {"batch search", batch_co},
     };
-    uint64_t begin_ns = cmd_clock_ns();
+    uint64_t begin_ns = rt_machine_ns();
     *result = (struct work_result){0};
     enum pando_status status = jobs[round->job].run_co(side, round, result);
     finish(result, jobs[round->job].what, begin_ns, status);
@@ -316,7 +316,7 @@ static bool counted(void *context, struct slice key, struct slice value)
 void engine_side_census_co(struct engine_side *side, struct work_result *result)
 {
     struct engine_range range = {.no_high = true};
-    uint64_t begin_ns = cmd_clock_ns();
+    uint64_t begin_ns = rt_machine_ns();
     *result = (struct work_result){0};
     enum pando_status status = engine_scan_co(side->engine, &range, counted, result);
     finish(result, "scan of everything", begin_ns, status);

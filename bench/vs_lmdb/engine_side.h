@@ -12,7 +12,7 @@ struct engine_side;
 
 struct engine_side_options {
     const struct engine_ops *engine;
-    const char *without;
+    const char *without, *with; /* as in struct engine_config */
     uint64_t cache_bytes;
     unsigned fill;  /* per cent of a node */
     unsigned batch; /* lookups of one engine_batch_co */

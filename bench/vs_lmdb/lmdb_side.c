@@ -261,7 +261,7 @@ static int update(struct lmdb_side *side, const struct work_round *round,
 
 static void finish(struct work_result *result, uint64_t begin_ns, int rc)
 {
-    result->ns = cmd_clock_ns() - begin_ns;
+    result->ns = rt_machine_ns() - begin_ns;
     if (rc != 0)
         snprintf(result->error, sizeof(result->error), "LMDB: %s", mdb_strerror(rc));
 }
@@ -269,7 +269,7 @@ static void finish(struct work_result *result, uint64_t begin_ns, int rc)
 void lmdb_side_run(struct lmdb_side *side, const struct work_round *round,
                    struct work_result *result)
 {
-    uint64_t begin_ns = cmd_clock_ns();
+    uint64_t begin_ns = rt_machine_ns();
     int rc;
     *result = (struct work_result){0};
     if (round->job == WORK_UPDATE)
@@ -281,7 +281,7 @@ void lmdb_side_run(struct lmdb_side *side, const struct work_round *round,
 
 void lmdb_side_census(struct lmdb_side *side, struct work_result *result)
 {
-    uint64_t begin_ns = cmd_clock_ns();
+    uint64_t begin_ns = rt_machine_ns();
     *result = (struct work_result){0};
     finish(result, begin_ns, reading(side, census, NULL, result));
 }

@@ -15,7 +15,7 @@ static const char NAME[] = "vs-lmdb";
 static const long TMPFS = 0x01021994; /* TMPFS_MAGIC of linux/magic.h */
 
 struct settings {
-    const char *without, *json, *lmdb_directory;
+    const char *without, *with, *json, *lmdb_directory;
     uint64_t cache, pool_size, fill, operations, rounds, batch, bare_node, seed;
     bool judge;
 };
@@ -25,6 +25,11 @@ static const struct config_option options[] = {
      .metavar = "LIST",
      .help = "Techniques of the engine to switch off, with commas.",
      CONFIG_TEXT_INTO(struct settings, without)},
+    {.name = "with",
+     .metavar = "LIST",
+     .help = "Techniques of the engine to switch on that are off unless they are named, with "
+             "commas.",
+     CONFIG_TEXT_INTO(struct settings, with)},
     {.name = "cache",
      .metavar = "SIZE",
      .help = "The engine's cache; room for everything if not given.",
@@ -138,6 +143,7 @@ static int make_plan(const struct config *config, const struct settings *setting
     plan->engine = (struct engine_side_options){
         .engine = store_engine(plan->engine_name),
         .without = settings->without,
+        .with = settings->with,
         .cache_bytes = settings->cache > 0 ? settings->cache : room,
         .fill = (unsigned)settings->fill,
         .batch = (unsigned)settings->batch,
@@ -158,10 +164,12 @@ static bool on_tmpfs(const char *directory)
 
 static void print_head(const struct compare_plan *plan)
 {
-    printf("%s%s%s, %" PRIu64 " records of 8 + 8 B, one thread; %s, %s%s\n", plan->engine_name,
+    printf("%s%s%s%s%s, %" PRIu64 " records of 8 + 8 B, one thread; %s, %s%s\n", plan->engine_name,
            plan->engine.without != NULL ? " without " : "",
-           plan->engine.without != NULL ? plan->engine.without : "", plan->records,
-           lmdb_side_version(), on_tmpfs(plan->lmdb_directory) ? "on a tmpfs, " : "",
+           plan->engine.without != NULL ? plan->engine.without : "",
+           plan->engine.with != NULL ? " with " : "",
+           plan->engine.with != NULL ? plan->engine.with : "", plan->records, lmdb_side_version(),
+           on_tmpfs(plan->lmdb_directory) ? "on a tmpfs, " : "",
            on_tmpfs(plan->lmdb_directory) ? "no syncs" : "NOT ON A TMPFS: a disk may count");
     fflush(stdout);
 }
@@ -232,6 +240,7 @@ static bool write_json(const char *path, const struct compare_plan *plan,
     json_begin_object(&json);
     add_text(&json, "engine", plan->engine_name);
     add_text(&json, "without", plan->engine.without);
+    add_text(&json, "with", plan->engine.with);
     add_text(&json, "lmdb", lmdb_side_version());
     add_u64(&json, "records", plan->records);
     add_u64(&json, "rounds", plan->rounds);
@@ -262,7 +271,7 @@ static int run(const struct settings *settings, const struct compare_plan *plan)
     int result;
 
     snprintf(uri, sizeof(uri), "embedded:%" PRIu64, plan->pool_bytes);
-    struct cmd_pool pool = {.uri = uri, .log_level = "error"};
+    struct cmd_pool pool = {.uri = uri, .log = {.level = "error"}};
     struct env *env = cmd_pool_open(NAME, &pool, &result);
     if (env == NULL)
         return result;

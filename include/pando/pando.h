@@ -16,7 +16,7 @@
  *   pando_table_close(table);
  *   if (pando_close(pool) != PANDO_OK) ...
  *
- * Keys are 0 to 1,024 bytes of any kind, values 0 to 16 MiB. Keys are ordered by their bytes, as memcmp
+ * Keys are 0 to 1,024 bytes of any kind, values 0 to 512 MiB. Keys are ordered by their bytes, as memcmp
  * does it, a shorter one before those it begins.
  *
  * What is promised. Every write of a key is atomic against every other write of that key, by whatever
@@ -26,10 +26,13 @@
  *
  * Threads. Pools and tables may be used by all threads at once. Iterators and queues are used by one thread
  * at a time. A call blocks its thread until it is done; each thread gets a connection of its own with its
- * first call (up to PANDO_THREADS_MAX per pool), and gives it up when it ends or the pool is closed. One that
- * writes takes 8 MiB of each memory node with it while it has it, besides memory at hand for new pairs: many
- * threads want a larger pool. No function may be called from inside a callback of this library:
- * PANDO_INVALID.
+ * first call (up to PANDO_THREADS_MAX per pool), and gives it up when it ends or the pool is closed. No function
+ * but pando_error_text may be called from inside a callback of this library: PANDO_INVALID.
+ *
+ * Memory of the pool. What a process takes for its work is shared by its threads: of each memory node 128 KiB
+ * for each change of the tree's structure that it makes at the same time, which is a 32nd of the node or 8 MiB at
+ * the most; up to 1 MiB of free blocks of a size that it writes, which go back a quarter of a second after it has
+ * stopped; and in the engine dex a log for each table, 64 KiB to 4 MiB.
  *
  * Waiting. Every call returns in bounded time, also when memory nodes are gone: mostly within seconds; half
  * a minute for one that has to join the pool again.
@@ -53,7 +56,7 @@
  *   PANDO_TOO_LARGE              a key over the table's maximum, or a value over its limit.
  *   PANDO_INVALID                a key or value of another size in a table whose keys or values have one.
  *
- * After a failure pando_error_text says what happened, to what, in one line for a person.
+ * After every failure pando_error_text says what happened, to what, and what to do, in one line for a person.
  *
  * Structs that are handed in begin with their size, so that later versions can add members at the end:
  * set it to sizeof the struct, and what is not used to zero.
@@ -100,12 +103,12 @@ enum pando_status {
 #define PANDO_API __attribute__((visibility("default")))
 
 enum {
-    PANDO_THREADS_MAX = 256, /* threads and queues that use a pool at the same time */
-    PANDO_TABLES_MAX = 256,  /* table handles open on a pool at the same time */
-    PANDO_KEY_MAX = 1024,    /* bytes */
-    PANDO_VALUE_MAX = 16 * 1024 * 1024,
-    PANDO_QUEUE_DEPTH_MAX = 1024, /* operations in flight on a queue */
-    PANDO_NAME_MAX = 64,          /* of a table, its final NUL included */
+    PANDO_THREADS_MAX = 256,             /* threads and queues that use a pool at the same time */
+    PANDO_TABLES_MAX = 16384,            /* table handles open on a pool at the same time */
+    PANDO_KEY_MAX = 1024,                /* bytes */
+    PANDO_VALUE_MAX = 512 * 1024 * 1024, /* bytes */
+    PANDO_QUEUE_DEPTH_MAX = 1024,        /* operations in flight on a queue */
+    PANDO_NAME_MAX = 64,                 /* of a table, its final NUL included */
 };
 
 struct pando_pool;
@@ -135,8 +138,8 @@ struct pando_options {
      * verbs:HOST:PORT[,HOST:PORT...]    the same, reached by RDMA */
     const char *uri;
     const char *secret_file; /* tcp, verbs: a file with the secret of the memory nodes */
-    int tls;                 /* tcp: not 0 to encrypt; the process then ignores SIGPIPE */
-    const char *tls_ca;      /* PEM files: who is trusted, */
+    int tls;                 /* tcp, verbs: not 0 for TLS on loopback, too; see insecure_tcp */
+    const char *tls_ca;      /* PEM files: who is trusted, if the memory nodes have certificates, */
     const char *tls_cert;    /* and this client's own certificate */
     const char *tls_key;     /* and key, where the memory nodes ask for one */
     uint64_t cache_bytes;    /* for copies of nodes, of each table; 0: 256 MiB at the most */
@@ -144,8 +147,7 @@ struct pando_options {
     const char *verbs;       /* verbs: the RDMA device; NULL: the first that is active */
 
     /* tcp, verbs: HOST:PORT where other members of the pool call this one; NULL: any port of the address from
-     * which the first memory node is reached; "none". And what they are told, if it is another address. With
-     * TLS that needs tls_cert and tls_key. */
+     * which the first memory node is reached; "none". And what they are told, if it is another address. */
     const char *peer_listen;
     const char *peer_advertise;
 
@@ -153,6 +155,12 @@ struct pando_options {
      * keeps changes in its cache until the cache needs the room, which is faster, and this process's death
      * loses those; it may lose a leaf with them. */
     const char *durability;
+
+    /* tcp, verbs: off loopback everything on sockets goes through TLS 1.3, with the secret as its key, or with
+     * certificates if tls_ca is set; the process then ignores SIGPIPE, unless it has a handler for it. Not 0:
+     * plain TCP there, too. Whoever is on the path can then read and write all of the pool, and the memory
+     * nodes have to be started with --insecure-tcp. (What verbs moves by RDMA is never encrypted.) */
+    int insecure_tcp;
 };
 
 /* Joins a pool, and starts one thread that keeps this process its member and one that answers other
@@ -169,8 +177,17 @@ PANDO_API PANDO_MUST_CHECK enum pando_status pando_open(const struct pando_optio
  * is gone: to use it again is an error like using freed memory. May be called by any thread. */
 PANDO_API PANDO_MUST_CHECK enum pando_status pando_close(struct pando_pool *pool);
 
-/* One line about this thread's last failure on this pool: what happened, to what, and where it is known what
- * to do; "" if there was none. Belongs to the library, until the thread's next call on the pool. */
+/* One line about the calling thread's last failure on this pool: what happened, to what, and what to do; "" if
+ * there was none. A failure is a call that returned another status than OK, NOT_FOUND included; calls that
+ * succeed leave the text as it is. Each thread has a text of its own for each pool. Three cases more:
+ *  - A call whose pool, table, iterator or queue was NULL, or that was made from inside a callback, belongs to no
+ *    pool. Until the thread's next failure, or until it opens a pool, its text is that of every pool, and of NULL.
+ *  - What an operation of a queue has come to, its completion says. A pando_queue_poll that hands out
+ *    completions with another status than OK sets the polling thread's text to that of the last of these in
+ *    `out`: with a capacity of 1 every failure can be had. The queue's own thread leaves no text to anybody.
+ *  - pando_open has no pool when it fails: its text is in `error`.
+ * After a batch the text is about the first operation that failed. Belongs to the library, until the thread's
+ * next call on the pool, or until the pool is closed. */
 PANDO_API const char *pando_error_text(const struct pando_pool *pool);
 
 /* ---- tables ---------------------------------------------------------------------------------- */
@@ -187,7 +204,8 @@ struct pando_table_options {
 };
 
 /* A name has 1 to 63 bytes and does not begin with '#'. EXISTS; INVALID a bad name or engine, sizes that do
- * not go together; TOO_LARGE; FULL. UNKNOWN: it exists, and perhaps we were the ones who made it. BROKEN,
+ * not go together; TOO_LARGE; FULL: no memory for it, or the pool has as many tables as it has room for, 16,384,
+ * or fewer where memory node 0 has less than 512 MiB. UNKNOWN: it exists, and perhaps we were the ones who made it. BROKEN,
  * TIMEOUT: it may exist without being usable; drop it, and try again. */
 PANDO_API PANDO_MUST_CHECK enum pando_status
 pando_table_create(struct pando_pool *pool, const char *name,
@@ -237,7 +255,16 @@ PANDO_API PANDO_MUST_CHECK enum pando_status pando_get_copy(struct pando_table *
                                                             void **value, size_t *size);
 PANDO_API void pando_free(void *memory);
 
-/* FULL: the pool has no memory left; nothing was changed. */
+/* Up to `capacity` bytes of the value from `offset` on, which are all there are if the value ends before;
+ * its whole size to *size (may be NULL). Of a long value no more is read than 256 KiB blocks that the part
+ * touches. Two parts read one after the other may be of two values, if the key was written in between. */
+PANDO_API PANDO_MUST_CHECK enum pando_status pando_get_part(struct pando_table *table,
+                                                            const void *key, size_t key_size,
+                                                            uint64_t offset, void *value,
+                                                            size_t capacity, size_t *size);
+
+/* FULL: the pool has no memory left; nothing was changed. A long value is written from the caller's memory:
+ * the call needs little beside it. */
 PANDO_API PANDO_MUST_CHECK enum pando_status pando_put(struct pando_table *table, const void *key,
                                                        size_t key_size, const void *value,
                                                        size_t value_size);
@@ -325,7 +352,8 @@ struct pando_iterator_options {
 /* An iterator stands on a pair, or nowhere: at first, after it ran off an end, and after a failure. It reads
  * some pairs ahead (prefetch, or 1 MiB of them). It is not a snapshot: it gives every pair within its
  * bounds that was there throughout, keys in order and each once in one direction, and what others write
- * meanwhile or not; a pair it stands on may have changed since it was read ahead.
+ * meanwhile or not; a pair it stands on may have changed since it was read ahead. Values are in memory whole:
+ * one of 512 MiB takes as much.
  *
  * options NULL: all of the table; nothing of them is kept. *out is the caller's. Used by one thread at a time.
  * The table stays open as long as the iterator. */
@@ -394,7 +422,7 @@ PANDO_API PANDO_MUST_CHECK enum pando_status pando_submit_delete(struct pando_qu
 
 /* Takes up to `capacity` completions and says how many. With none at hand it waits up to timeout_ms for the
  * first one: 0 does not wait, -1 waits for as long as it takes. OK with *count 0: none came, or none is in
- * flight. */
+ * flight. Of those that failed, pando_error_text tells about the last. */
 PANDO_API PANDO_MUST_CHECK enum pando_status pando_queue_poll(struct pando_queue *queue,
                                                               struct pando_completion *out,
                                                               unsigned capacity, int timeout_ms,

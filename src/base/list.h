@@ -30,6 +30,12 @@ static inline bool list_empty(const struct list *head)
     return head->next == head;
 }
 
+/* Whether this link is in the list, and no other. */
+static inline bool list_only(const struct list *head, const struct list *link)
+{
+    return head->next == link && link->next == head;
+}
+
 static inline void list_push_back(struct list *head, struct list *link)
 {
     link->prev = head->prev;

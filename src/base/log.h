@@ -1,10 +1,13 @@
 /*
- * log.h - levelled, structured lines (logfmt) on stderr.
+ * log.h - levelled, structured lines (logfmt or JSON) on stderr or in a file.
  *
  *   log_info("memory node ready", log_text("listen", address), log_u64("size", bytes));
  *
  *   2026-01-02T03:04:05.678Z level=info msg="memory node ready" listen=127.0.0.1:7000
  * size=1073741824
+ *
+ *   {"time":"2026-01-02T03:04:05.678Z","level":"info","msg":"memory node ready",
+ *    "listen":"127.0.0.1:7000","size":1073741824}          (one line; hex numbers are texts)
  *
  * A line is printable ASCII, at most LOG_LINE_MAX bytes with its newline, and one write(2), so
  * lines of threads and processes that share a pipe do not mix. A longer line is cut and ends with
@@ -81,6 +84,20 @@ void log_set_level(enum log_level level);
 
 /* "error", "warn", "info" or "debug"; PANDO_INVALID for anything else. */
 PANDO_MUST_CHECK enum pando_status log_level_parse(const char *text, enum log_level *out);
+
+enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
+
+/* LOG_FORMAT_TEXT at first. May be changed at any time, from any thread. */
+void log_set_format(enum log_format format);
+
+/* "text" or "json"; PANDO_INVALID for anything else. */
+PANDO_MUST_CHECK enum pando_status log_format_parse(const char *text, enum log_format *out);
+
+/* From now on lines go to the end of this file, which is made (0600) if it is not there. Called
+ * again, with the same path or another, it goes over to what has that name now, as is due after
+ * the file was renamed; lines of other threads come into the one or the other. IO, with one line for
+ * a person: nothing has changed. One thread at a time. */
+PANDO_MUST_CHECK enum pando_status log_open_file(const char *path, char *error, size_t error_bytes);
 
 /* Behind the macros. Relaxed: the level orders nothing else. */
 extern atomic_int log_level_now;

@@ -177,6 +177,11 @@ static bool is_ipv6(const char *host)
     return inet_pton(AF_INET6, address, &parsed) == 1;
 }
 
+const char *parse_host_port_fault(enum pando_status status)
+{
+    return status == PANDO_RANGE ? "has a port over 65535" : "is not host:port";
+}
+
 enum pando_status parse_host_port(const char *text, struct host_port *out)
 {
     bool bracketed = text[0] == '[';

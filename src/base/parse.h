@@ -39,6 +39,10 @@ struct host_port {
  */
 PANDO_MUST_CHECK enum pando_status parse_host_port(const char *text, struct host_port *out);
 
+/* What is wrong with such a text, by what came of parsing it: "is not host:port", or "has a port over
+ * 65535". */
+const char *parse_host_port_fault(enum pando_status status);
+
 #define FORMAT_SIZE_MAX 16
 
 /* "8.0 GiB", "512 B": one decimal, up to EiB. Returns `out`, of at least FORMAT_SIZE_MAX bytes. */

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "cmd/check_workers.h"
+#include "check/workers.h"
 #include "cmd/cmd.h"
 #include "cmd/engine_name.h"
 #include "store/engines.h"
@@ -17,22 +17,24 @@
 enum {
     LIST_BYTES = 512,
     BAR_WIDTH = 30,
-    REPLAY_BYTES = 2048, /* two such lists and a few numbers */
+    REPLAY_BYTES = 2048, /* three such lists and a few numbers */
     NAME_SHOWN = 32,     /* characters of an unknown one, in an error */
 };
 
 #define BREAK "break-" /* how an engine's switches begin that only tests use */
 
 struct settings {
-    const char *engine, *seeds, *faults, *without, *broken, *log_level;
+    const char *engine, *seeds, *faults, *without, *with, *broken;
+    struct cmd_log log;
     uint64_t ops, nodes, memory, threads, tasks, keys, workers;
-    bool trace, keep_going;
+    bool trace, hashes, keep_going;
 };
 
 static const struct config_option options[] = {
     {.name = "engine",
-     .metavar = "NAME",
-     .help = "The engine to check: dex, sherman, or fg+, which is sherman without its techniques.",
+     .metavar = "ENGINE",
+     .help = "The engine to check: " STORE_ENGINE_NAMES(
+         ", ") ", or fg+, which is sherman without its techniques.",
      .default_text = "dex",
      CONFIG_TEXT_INTO(struct settings, engine)},
     {.name = "seeds",
@@ -46,12 +48,14 @@ static const struct config_option options[] = {
              "crash: clients are killed at any operation. short: they are also paused and cut off, "
              "clocks drift, memory nodes restart. answers: lists are executed, but their answers "
              "are lost. outage: memory nodes or links are gone for longer than any patience. "
-             "pauses: several clients stand still beyond their leases. flips: bits of the table "
-             "change in memory nodes (every answer has to be right or 'corrupt'). full: memory "
+             "pauses: several clients stand still beyond their leases. flips: bits of the table, "
+             "of its logs and of the directory's word for its root change in memory nodes (every "
+             "answer has to be right or 'corrupt'; if keys have owners, some of these are "
+             "killed). full: memory "
              "nodes get full. alloc: some allocations fail. blobs: values up to megabytes on slow "
              "links. lost: a memory node comes back empty, with another pool's window, or never "
-             "(every answer has to be right or an error). all: each of them, of those from outage "
-             "on at most one in a seed.",
+             "(every answer has to be right or an error). locks: memory nodes come back without "
+             "their lock tables. all: each of them, of those from outage on at most one in a seed.",
      .default_text = "all",
      CONFIG_TEXT_INTO(struct settings, faults)},
     {.name = "ops",
@@ -88,14 +92,21 @@ static const struct config_option options[] = {
      .metavar = "LIST",
      .help = "Techniques of the engine to switch off, separated by commas.",
      CONFIG_TEXT_INTO(struct settings, without)},
+    {.name = "with",
+     .metavar = "LIST",
+     .help =
+         "Techniques of the engine to switch on that are off unless they are named, separated "
+         "by commas: of dex offload-leaves, offload-only, lend-wildly, small-log, join-eagerly.",
+     CONFIG_TEXT_INTO(struct settings, with)},
     {.name = "break",
      .metavar = "LIST",
      .help =
          "Rules to break on purpose, to see that it is noticed. Of the pool: fencing, recovery, "
-         "resolve, lost-locks, lease, redo, grace, floor, old-reads, refusals, windows. Of "
+         "resolve, lost-locks, lease, redo, kept, grace, floor, old-reads, refusals, windows. Of "
          "sherman: "
          "cells, fences, intents, locks, release, handover, versions, sibling, tiling, merge-lock, "
-         "separator, dead, repair. Of dex: cells, replay, invalidate, forget, barrier, durable, "
+         "separator, dead, repair, guards. Of dex: cells, replay, invalidate, forget, barrier, "
+         "durable, "
          "stamps, "
          "through, partitions, write-back, truncate, serve-lease. docs/PROTOCOLS.md says "
          "which rule each one breaks; scripts/mutations tries them all.",
@@ -103,6 +114,9 @@ static const struct config_option options[] = {
     {.name = "trace",
      .help = "Print the events of one seed.",
      CONFIG_BOOL_INTO(struct settings, trace)},
+    {.name = "hashes",
+     .help = "Print a hash of the events of each seed. Programs with equal hashes did the same.",
+     CONFIG_BOOL_INTO(struct settings, hashes)},
     {.name = "keep-going",
      .help = "Go on after a violation.",
      CONFIG_BOOL_INTO(struct settings, keep_going)},
@@ -111,7 +125,7 @@ static const struct config_option options[] = {
      .help = "Processes at work at the same time; 0 for one on each processor.",
      .default_text = "0",
      CONFIG_U64_INTO(struct settings, workers)},
-    CMD_LOG_LEVEL_OPTION(struct settings, log_level, "error"),
+    CMD_LOG_OPTIONS(struct settings, log, "error"),
 };
 
 static const struct config_command command = {
@@ -128,7 +142,7 @@ static const struct config_command command = {
 struct check {
     const struct settings *settings;
     struct check_run run;
-    char without[LIST_BYTES];
+    char without[LIST_BYTES], with[LIST_BYTES];
     bool progress;
     uint64_t begin_ns;
     uint64_t seeds, done, violations, undecided;
@@ -172,7 +186,8 @@ static bool parse_fault(const char *text, size_t size, unsigned *faults)
         {"pauses", CHECK_FAULTS_PAUSES},   {"flips", CHECK_FAULTS_FLIPS},
         {"full", CHECK_FAULTS_FULL},       {"alloc", CHECK_FAULTS_ALLOC},
         {"blobs", CHECK_FAULTS_BLOBS},     {"lost", CHECK_FAULTS_LOST},
-        {"answers", CHECK_FAULTS_ANSWERS}, {"all", CHECK_FAULTS_ALL},
+        {"answers", CHECK_FAULTS_ANSWERS}, {"locks", CHECK_FAULTS_LOCKS},
+        {"all", CHECK_FAULTS_ALL},
     };
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if (is_word(known[i].name, text, size)) {
@@ -209,6 +224,7 @@ static const struct {
     {"lost-locks", offsetof(struct check_options, broken.lost_locks)},
     {"lease", offsetof(struct check_options, broken.lease)},
     {"redo", offsetof(struct check_options, broken.redo)},
+    {"kept", offsetof(struct check_options, broken.kept)},
     {"grace", offsetof(struct check_options, broken.grace)},
     {"floor", offsetof(struct check_options, broken.floor)},
     {"old-reads", offsetof(struct check_options, broken.old_reads)},
@@ -285,19 +301,30 @@ static int set_breaks(struct check *check)
     return result;
 }
 
-static int set_without(struct check *check, const struct engine_name *name)
+static int check_switches(const struct engine_ops *engine, const char *option, const char *list,
+                          bool on)
 {
-    const struct engine_ops *engine = name->engine;
-    const char *without = check->settings->without == NULL ? "" : check->settings->without;
     char error[LIST_BYTES];
+    enum pando_status status = engine_switches_check(
+        engine->name, engine->switches, engine->switch_count, list, on, error, sizeof(error));
+    return status == PANDO_OK ? EXIT_OK : cmd_usage("check", "%s: %s", option, error);
+}
 
-    if (!engine_name_without(name, without, check->without, sizeof(check->without)))
+static int set_switches(struct check *check, const struct engine_name *name)
+{
+    const struct settings *settings = check->settings;
+
+    if (!engine_name_without(name, settings->without, check->without, sizeof(check->without)))
         return cmd_usage("check", "--without: longer than %d characters", LIST_BYTES - 1);
-    if (engine_switches_check(engine->name, engine->switches, engine->switch_count, without, error,
-                              sizeof(error)) != PANDO_OK)
-        return cmd_usage("check", "--without: %s", error);
-    int result = set_breaks(check);
+    if (!engine_name_with(name, settings->with, check->with, sizeof(check->with)))
+        return cmd_usage("check", "--with: longer than %d characters", LIST_BYTES - 1);
+    int result = check_switches(name->engine, "--without", settings->without, false);
+    if (result == EXIT_OK)
+        result = check_switches(name->engine, "--with", settings->with, true);
+    if (result == EXIT_OK)
+        result = set_breaks(check);
     check->run.options.without = check->without[0] != '\0' ? check->without : NULL;
+    check->run.options.with = check->with[0] != '\0' ? check->with : NULL;
     return result;
 }
 
@@ -315,7 +342,7 @@ static int set_engine(struct check *check)
                          "own, and here all write all; use sherman",
                          engine);
     check->run.options.engine = name.engine;
-    return set_without(check, &name);
+    return set_switches(check, &name);
 }
 
 static int check_count(const char *name, uint64_t value, uint64_t min, uint64_t max)
@@ -385,7 +412,7 @@ static int prepare(struct check *check, const struct settings *settings)
     if (!parse_faults(settings->faults, &run->options.faults))
         return cmd_usage("check",
                          "--faults: '%.32s' is no list of none, crash, short, outage, pauses, "
-                         "flips, answers, full, alloc, blobs, lost and all",
+                         "flips, answers, full, alloc, blobs, lost, locks and all",
                          settings->faults);
     check->seeds = run->last_seed - run->first_seed + 1;
     if (settings->trace && check->seeds != 1)
@@ -446,6 +473,7 @@ static void print_replay(const struct check *check, uint64_t seed)
     add_count(line, sizeof(line), "tasks", settings->tasks);
     add_count(line, sizeof(line), "keys", settings->keys);
     add_text(line, sizeof(line), "without", settings->without);
+    add_text(line, sizeof(line), "with", settings->with);
     add_text(line, sizeof(line), "break", settings->broken);
     printf("replay: %s --trace\n", line);
 }
@@ -466,6 +494,7 @@ static void add_result(struct check *check, const struct check_result *result)
     sum->outages += result->outages;
     sum->flips += result->flips;
     sum->lost += result->lost;
+    sum->lock_tables += result->lock_tables;
     sum->big_values += result->big_values;
     sum->full += result->full;
     sum->corrupt += result->corrupt;
@@ -494,6 +523,10 @@ static bool seed_ended(void *context, uint64_t seed, const struct check_result *
         print_replay(check, seed);
         fflush(stdout);
     }
+    if (check->settings->hashes) {
+        clear_bar(check);
+        printf("seed %" PRIu64 ": hash %016" PRIx64 "\n", seed, result->trace_hash);
+    }
     draw_bar(check);
     return check->violations == 0 || check->settings->keep_going;
 }
@@ -501,7 +534,7 @@ static bool seed_ended(void *context, uint64_t seed, const struct check_result *
 static int report(const struct check *check)
 {
     const struct check_result *sum = &check->sum;
-    double seconds = (double)(cmd_clock_ns() - check->begin_ns) / 1e9;
+    double seconds = (double)(rt_machine_ns() - check->begin_ns) / 1e9;
     char undecided[64] = "";
 
     if (check->undecided > 0)
@@ -510,16 +543,16 @@ static int report(const struct check *check)
     printf("check %s: %" PRIu64 " of %" PRIu64 " seeds, %" PRIu64 " violated%s; %" PRIu64
            " operations, %" PRIu64 " of unknown outcome; %" PRIu64 " kills, %" PRIu64
            " pauses, %" PRIu64 " cuts, %" PRIu64 " restarts, %" PRIu64 " outages, %" PRIu64
-           " flips, %" PRIu64 " lost windows, %" PRIu64 " recoveries; %" PRIu64
-           " answers 'corrupt', %" PRIu64 " 'full'; %" PRIu64 " values of megabytes; %" PRIu64
-           " clients served afterwards; %" PRIu64 " splits, %" PRIu64 " merges, %" PRIu64
-           " repairs; %" PRIu64 " forwarded, %" PRIu64 " moves; at most %" PRIu64
-           " bytes left behind; %.1f s simulated in %.1f s\n",
+           " flips, %" PRIu64 " lost windows, %" PRIu64 " lost lock tables, %" PRIu64
+           " recoveries; %" PRIu64 " answers 'corrupt', %" PRIu64 " 'full'; %" PRIu64
+           " values of megabytes; %" PRIu64 " clients served afterwards; %" PRIu64
+           " splits, %" PRIu64 " merges, %" PRIu64 " repairs; %" PRIu64 " forwarded, %" PRIu64
+           " moves; at most %" PRIu64 " bytes left behind; %.1f s simulated in %.1f s\n",
            check->settings->engine, check->done, check->seeds, check->violations, undecided,
            sum->operations, sum->unknown, sum->kills, sum->pauses, sum->cuts, sum->restarts,
-           sum->outages, sum->flips, sum->lost, sum->recoveries, sum->corrupt, sum->full,
-           sum->big_values, sum->served, sum->splits, sum->merges, sum->repairs, sum->forwarded,
-           sum->moves, sum->leaked_bytes, (double)sum->virtual_ns / 1e9, seconds);
+           sum->outages, sum->flips, sum->lost, sum->lock_tables, sum->recoveries, sum->corrupt,
+           sum->full, sum->big_values, sum->served, sum->splits, sum->merges, sum->repairs,
+           sum->forwarded, sum->moves, sum->leaked_bytes, (double)sum->virtual_ns / 1e9, seconds);
     return check->violations == 0 && check->undecided == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
@@ -527,7 +560,7 @@ static int report(const struct check *check)
 
 static int run_check(struct check *check)
 {
-    check->begin_ns = cmd_clock_ns();
+    check->begin_ns = rt_machine_ns();
     check->progress = isatty(STDERR_FILENO) == 1 && !check->settings->trace;
     draw_bar(check);
     if (check->settings->trace) {
@@ -553,8 +586,7 @@ int cmd_check(int argc, char **argv)
     int result;
 
     if (cmd_load(&config, &command, argc, argv, &settings, &result)) {
-        result =
-            cmd_log_level("check", settings.log_level) ? prepare(&check, &settings) : EXIT_USAGE;
+        result = cmd_log_begin("check", &settings.log) ? prepare(&check, &settings) : EXIT_USAGE;
         if (result == EXIT_OK)
             result = run_check(&check);
     }

@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "store/env.h"
+#include "store/store.h"
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -45,10 +46,26 @@ __attribute__((format(printf, 2, 3))) void cmd_error(const char *command, const 
 /* The same for something wrong with the command line; returns EXIT_USAGE. */
 __attribute__((format(printf, 2, 3))) int cmd_usage(const char *command, const char *format, ...);
 
-/* Sets the log's level; false, with an error said, if there is no such level. */
-bool cmd_log_level(const char *command, const char *level);
+/* What is logged, how and where: CMD_LOG_OPTIONS of the settings. */
+struct cmd_log {
+    const char *level;
+    const char *format; /* NULL: text */
+    const char *file;   /* NULL: stderr */
+};
 
-/* Writes a finished JSON text to a file, or to stdout for "-"; false with an error said. */
+/* Sets up the log; false, with an error said, if that cannot be. */
+bool cmd_log_begin(const char *command, const struct cmd_log *log);
+
+/* "0.01", of seconds; an hour at the most. */
+bool cmd_parse_seconds(const char *text, uint64_t *out_ns);
+
+/* Text that others chose, such as a table's name, as a terminal may have it: control characters, and what is no
+ * UTF-8, become \xNN. Cut to fit `out`, which is returned; CMD_NAME_BYTES do for a table's name. */
+enum { CMD_NAME_BYTES = 4 * STORE_NAME_MAX };
+const char *cmd_printable(const char *text, char *out, size_t out_bytes);
+
+/* Writes a finished JSON text to a file, or to stdout for "-"; false with an error said. What is there must be a
+ * regular file, which it replaces: no link is followed, and no device written to. */
 bool cmd_write_json(const char *command, struct json *json, const char *path);
 
 /* ---- pools ----------------------------------------------------------------------------------- */
@@ -59,15 +76,27 @@ struct cmd_pool {
     const char *secret_file, *verbs;
     const char *tls_ca, *tls_cert, *tls_key;
     const char *peer_listen, *peer_advertise;
-    const char *log_level;
+    bool require_tls, insecure_tcp;
+    struct cmd_log log;
     bool no_member; /* not an option: the command does not join the pool */
 };
 
-#define CMD_LOG_LEVEL_OPTION(settings, member, level)                                              \
+#define CMD_LOG_OPTIONS(settings, member, default_level)                                           \
+    {.name = "log-level",                                                                          \
+     .metavar = "LEVEL",                                                                           \
+     .help = "What is logged: error, warn, info or debug.",                                        \
+     .default_text = default_level,                                                                \
+     CONFIG_TEXT_INTO(settings, member.level)},                                                    \
+        {.name = "log-format",                                                                     \
+         .metavar = "FORMAT",                                                                      \
+         .help = "How: text (logfmt) or json, an object a line.",                                  \
+         .default_text = "text",                                                                   \
+         CONFIG_TEXT_INTO(settings, member.format)},                                               \
     {                                                                                              \
-        .name = "log-level", .metavar = "LEVEL",                                                   \
-        .help = "What is logged on stderr: error, warn, info or debug.", .default_text = level,    \
-        CONFIG_TEXT_INTO(settings, member)                                                         \
+        .name = "log-file", .metavar = "FILE",                                                     \
+        .help = "Where: at the end of this file instead of stderr. `pando serve` and `pando "      \
+                "memory` open it again at SIGHUP.",                                                \
+        CONFIG_TEXT_INTO(settings, member.file)                                                    \
     }
 
 #define CMD_METRICS_OPTION(settings, member)                                                       \
@@ -100,17 +129,25 @@ struct cmd_pool {
          CONFIG_TEXT_INTO(settings, pool.verbs)},                                                  \
         {.name = "tls-ca",                                                                         \
          .metavar = "FILE",                                                                        \
-         .help = "tcp: use TLS 1.3 and trust certificates that this authority signed (PEM).",      \
+         .help = "tcp, verbs: the memory nodes have certificates, signed by this authority "       \
+                 "(PEM).",                                                                         \
          CONFIG_TEXT_INTO(settings, pool.tls_ca)},                                                 \
         {.name = "tls-cert",                                                                       \
          .metavar = "FILE",                                                                        \
-         .help = "tcp: this client's own certificate, where memory nodes ask for one, and for "    \
-                 "being called by other members (PEM).",                                           \
+         .help = "tcp, verbs: this client's own certificate, where memory nodes ask for one "      \
+                 "(PEM).",                                                                         \
          CONFIG_TEXT_INTO(settings, pool.tls_cert)},                                               \
         {.name = "tls-key",                                                                        \
          .metavar = "FILE",                                                                        \
-         .help = "tcp: its private key (PEM).",                                                    \
+         .help = "tcp, verbs: its private key (PEM).",                                             \
          CONFIG_TEXT_INTO(settings, pool.tls_key)},                                                \
+        {.name = "require-tls",                                                                    \
+         .help = "tcp, verbs: TLS on loopback, too; elsewhere it is used in any case.",            \
+         CONFIG_BOOL_INTO(settings, pool.require_tls)},                                            \
+        {.name = "insecure-tcp",                                                                   \
+         .help = "tcp, verbs: plain TCP also off loopback. Who is on the path can then read and "  \
+                 "write all of the pool. The memory nodes need this option, too.",                 \
+         CONFIG_BOOL_INTO(settings, pool.insecure_tcp)},                                           \
         {.name = "peer-listen",                                                                    \
          .metavar = "HOST:PORT",                                                                   \
          .help = "tcp, verbs: where other members of the pool call this one, for example "         \
@@ -121,26 +158,14 @@ struct cmd_pool {
          .metavar = "HOST:PORT",                                                                   \
          .help = "tcp, verbs: what they are told, if that is not the address it listens on.",      \
          CONFIG_TEXT_INTO(settings, pool.peer_advertise)},                                         \
-        CMD_LOG_LEVEL_OPTION(settings, pool.log_level, "error")
+        CMD_LOG_OPTIONS(settings, pool.log, "error")
 
 /* Opens the pool of the options; NULL with an error said. */
 struct env *cmd_pool_open(const char *command, const struct cmd_pool *pool, int *out_exit);
 
-/* One line: why a memory node cannot be reached, and what to do. */
-void cmd_explain_connect(const struct env *env, unsigned node, enum pando_status status, char *out,
-                         size_t out_bytes);
+/* ---- what the machine gives ------------------------------------------------------------------ */
 
-/* How much of a node's memory can be reached, found by reading at its edges. */
-struct cmd_window {
-    uint64_t first;        /* first byte of the users */
-    uint64_t host_bytes;   /* end of the ordinary memory */
-    uint64_t device_bytes; /* on-chip memory, from FABRIC_DEVICE on */
-};
-PANDO_MUST_CHECK enum pando_status cmd_window_co(struct fabric_endpoint *endpoint,
-                                                 struct cmd_window *out);
-
-/* ---- the clock on the wall ------------------------------------------------------------------- */
-
-uint64_t cmd_clock_ns(void);
+/* Raises the limit of open files to `wanted`, or as far as it may be; returns what it is then. */
+uint64_t cmd_files(uint64_t wanted);
 
 #endif

@@ -5,20 +5,21 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <sys/resource.h>
 
 #include "base/log.h"
 #include "cmd/cmd.h"
+#include "fabric/stream/stream.h"
 
 enum { HELP_BYTES = 64 * 1024, ERROR_BYTES = 512 };
 
 static void say(const char *command, const char *format, va_list arguments)
 {
-    char text[ERROR_BYTES + 256];
+    char text[ERROR_BYTES + 256], shown[2 * sizeof(text)];
     int used = snprintf(text, sizeof(text), "pando %s: ", command);
     vsnprintf(text + used, sizeof(text) - (size_t)used, format, arguments);
     fflush(stdout);
-    fprintf(stderr, "%s\n", text);
+    fprintf(stderr, "%s\n", cmd_printable(text, shown, sizeof(shown)));
 }
 
 void cmd_error(const char *command, const char *format, ...)
@@ -83,40 +84,51 @@ bool cmd_load(struct config *config, const struct config_command *command, int a
     return false;
 }
 
-bool cmd_log_level(const char *command, const char *level)
+bool cmd_log_begin(const char *command, const struct cmd_log *log)
 {
-    enum log_level parsed;
-    if (log_level_parse(level, &parsed) != PANDO_OK) {
+    char error[ERROR_BYTES];
+    enum log_level level;
+    enum log_format format = LOG_FORMAT_TEXT;
+    if (log_level_parse(log->level, &level) != PANDO_OK) {
         cmd_error(command, "--log-level: '%.32s' is no level; use error, warn, info or debug",
-                  level);
+                  log->level);
         return false;
     }
-    log_set_level(parsed);
+    if (log->format != NULL && log_format_parse(log->format, &format) != PANDO_OK) {
+        cmd_error(command, "--log-format: '%.32s' is no format; use text or json", log->format);
+        return false;
+    }
+    if (log->file != NULL && log_open_file(log->file, error, sizeof(error)) != PANDO_OK) {
+        cmd_error(command, "--log-file: %s", error);
+        return false;
+    }
+    log_set_level(level);
+    log_set_format(format);
     return true;
 }
 
-bool cmd_write_json(const char *command, struct json *json, const char *path)
+bool cmd_parse_seconds(const char *text, uint64_t *out_ns)
 {
-    size_t size;
-    const char *text = json_finish(json, &size);
-    if (text == NULL) {
-        cmd_error(command, "out of memory for the JSON text");
+    char with_unit[32];
+    size_t size = strlen(text);
+    if (size == 0 || size > 16 || strspn(text, "0123456789.") != size)
         return false;
-    }
-    bool to_stdout = strcmp(path, "-") == 0;
-    FILE *file = to_stdout ? stdout : fopen(path, "we");
-    if (file == NULL) {
-        cmd_error(command, "--json %s: cannot write it: %s", path, strerror(errno));
-        return false;
-    }
-    bool written = fwrite(text, 1, size, file) == size && fputc('\n', file) != EOF;
-    written &= (to_stdout ? fflush(file) : fclose(file)) == 0;
-    if (!written)
-        cmd_error(command, "--json %s: cannot write it: %s", path, strerror(errno));
-    return written;
+    snprintf(with_unit, sizeof(with_unit), "%ss", text);
+    return parse_duration_ns(with_unit, out_ns) == PANDO_OK && *out_ns <= 3600 * RT_NS_PER_S;
 }
 
 /* ---- pools ----------------------------------------------------------------------------------- */
+
+static bool leaves_machine(const struct env *env)
+{
+    if (strcmp(env_kind(env), "tcp") != 0 && strcmp(env_kind(env), "verbs") != 0)
+        return false;
+    for (unsigned node = 0; node < env_memory_nodes(env); node++) {
+        if (!socket_routes_on_loopback(env_memory_place(env, node)))
+            return true;
+    }
+    return false;
+}
 
 struct env *cmd_pool_open(const char *command, const struct cmd_pool *pool, int *out_exit)
 {
@@ -126,7 +138,8 @@ struct env *cmd_pool_open(const char *command, const struct cmd_pool *pool, int 
         .uri = pool->uri,
         .secret_file = pool->secret_file,
         .verbs = pool->verbs,
-        .tls = pool->tls_ca != NULL,
+        .require_tls = pool->require_tls,
+        .insecure_tcp = pool->insecure_tcp,
         .tls_ca = pool->tls_ca,
         .tls_cert = pool->tls_cert,
         .tls_key = pool->tls_key,
@@ -136,11 +149,14 @@ struct env *cmd_pool_open(const char *command, const struct cmd_pool *pool, int 
     };
 
     *out_exit = EXIT_USAGE;
-    if (!cmd_log_level(command, pool->log_level))
+    if (!cmd_log_begin(command, &pool->log))
         return NULL;
     enum pando_status status = env_open(&options, &env, error, sizeof(error));
     if (status == PANDO_OK) {
         *out_exit = EXIT_OK;
+        if (pool->insecure_tcp && pool->secret_file != NULL && leaves_machine(env))
+            cmd_error(command, "plain TCP off loopback: who is on the path can read and write all "
+                               "of the pool; leave --insecure-tcp out for TLS");
         return env;
     }
     cmd_error(command, "%s", error[0] != '\0' ? error : pando_status_text(status));
@@ -148,108 +164,19 @@ struct env *cmd_pool_open(const char *command, const struct cmd_pool *pool, int 
     return NULL;
 }
 
-void cmd_explain_connect(const struct env *env, unsigned node, enum pando_status status, char *out,
-                         size_t out_bytes)
+/* ---- what the machine gives ------------------------------------------------------------------ */
+
+uint64_t cmd_files(uint64_t wanted)
 {
-    const char *place = env_memory_place(env, node);
-    bool shm = strcmp(env_kind(env), "shm") == 0;
-    const char *advice = NULL;
-
-    switch (status) {
-    case PANDO_NOT_FOUND:
-    case PANDO_BROKEN:
-    case PANDO_TIMEOUT:
-        advice = shm ? "no memory node answers there; start one with `pando memory --shm`"
-                     : "no memory node answers there; start one with `pando memory --listen`, or "
-                       "give --tls-ca if it uses TLS";
-        break;
-    case PANDO_DENIED:
-        advice =
-            shm ? "no permission; run as the user who runs the memory node"
-                : "refused; give the memory node's own secret with --secret-file, and the same "
-                  "--tls options";
-        break;
-    case PANDO_INVALID:
-        advice = "another node than this answers there; list the memory nodes in the order of "
-                 "their --node";
-        break;
-    case PANDO_IO:
-    case PANDO_UNSUPPORTED:
-        advice = strcmp(env_kind(env), "verbs") == 0
-                     ? "the two RDMA devices cannot reach each other, or one is gone; choose with "
-                       "--verbs, and see the log (--log-level warn) of both sides"
-                     : pando_status_text(status);
-        break;
-    case PANDO_VERSION:
-        advice = "it speaks another version; use programs of one release";
-        break;
-    default:
-        advice = pando_status_text(status);
-    }
-    snprintf(out, out_bytes, "memory node %u at %s:%s: %s", node, env_kind(env), place, advice);
-}
-
-/* ---- windows --------------------------------------------------------------------------------- */
-
-static enum pando_status reaches_co(struct fabric_endpoint *endpoint, uint64_t offset, bool *out)
-{
-    uint8_t byte;
-    struct fabric_op op = fabric_read(offset, &byte, 1);
-    enum pando_status status = fabric_submit_co(endpoint, &op, 1);
-    if (status != PANDO_OK && status != PANDO_RANGE)
-        return status;
-    *out = status == PANDO_OK;
-    return PANDO_OK;
-}
-
-/* The end of what can be reached from `low`, which can be, below `high`, which cannot. */
-static enum pando_status find_end_co(struct fabric_endpoint *endpoint, uint64_t low, uint64_t high,
-                                     uint64_t *out)
-{
-    while (high - low > 1) {
-        uint64_t middle = low + (high - low) / 2;
-        bool reached;
-        enum pando_status status = reaches_co(endpoint, middle, &reached);
-        if (status != PANDO_OK)
-            return status;
-        if (reached)
-            low = middle;
-        else
-            high = middle;
-    }
-    *out = high;
-    return PANDO_OK;
-}
-
-enum pando_status cmd_window_co(struct fabric_endpoint *endpoint, struct cmd_window *out)
-{
-    struct cmd_window window = {.first = 4096};
-    bool reached = false;
-    enum pando_status status = PANDO_OK;
-
-    /* Windows begin at a small power of two. */
-    while (status == PANDO_OK && !reached && window.first < FABRIC_DEVICE / 2) {
-        window.first *= 2;
-        status = reaches_co(endpoint, window.first, &reached);
-    }
-    if (status == PANDO_OK && !reached)
-        status = PANDO_RANGE;
-    if (status == PANDO_OK)
-        status = find_end_co(endpoint, window.first, FABRIC_DEVICE, &window.host_bytes);
-    if (status == PANDO_OK)
-        status = reaches_co(endpoint, FABRIC_DEVICE, &reached);
-    if (status == PANDO_OK && reached) {
-        status = find_end_co(endpoint, FABRIC_DEVICE, 2 * FABRIC_DEVICE, &window.device_bytes);
-        window.device_bytes -= FABRIC_DEVICE;
-    }
-    if (status == PANDO_OK)
-        *out = window;
-    return status;
-}
-
-uint64_t cmd_clock_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * RT_NS_PER_S + (uint64_t)now.tv_nsec;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return 0;
+    if (limit.rlim_cur >= wanted)
+        return limit.rlim_cur;
+    struct rlimit raised = {.rlim_cur = wanted,
+                            .rlim_max = limit.rlim_max < wanted ? wanted : limit.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &raised) == 0)
+        return wanted;
+    raised = (struct rlimit){.rlim_cur = limit.rlim_max, .rlim_max = limit.rlim_max};
+    return setrlimit(RLIMIT_NOFILE, &raised) == 0 ? limit.rlim_max : limit.rlim_cur;
 }

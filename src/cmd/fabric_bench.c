@@ -6,7 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/bench.h"
+#include "bench/fabric.h"
+#include "cmd/cmd.h"
 
 static const uint64_t ROUND_NS = 50 * RT_NS_PER_MS;
 static const uint64_t BUFFERS_MAX = (uint64_t)1 << 30;
@@ -146,17 +147,6 @@ static int check_op(const struct settings *settings)
     return usage("op", settings->op, "is no operation; use read, write, cas, faa or all");
 }
 
-static bool parse_seconds(const char *text, uint64_t *out_ns)
-{
-    char with_unit[32];
-    size_t size = strlen(text);
-    if (size == 0 || size > 16 || strspn(text, "0123456789.") != size)
-        return false;
-    snprintf(with_unit, sizeof(with_unit), "%ss", text);
-    return parse_duration_ns(with_unit, out_ns) == PANDO_OK && *out_ns >= RT_NS_PER_MS &&
-           *out_ns <= 3600 * RT_NS_PER_S;
-}
-
 /* What can only be said once the pool is known. */
 static int check_pool(struct bench *bench)
 {
@@ -166,7 +156,8 @@ static int check_pool(struct bench *bench)
         strcmp(env_kind(bench->env), "shm") == 0 || strcmp(env_kind(bench->env), "tcp") == 0;
 
     bench->duration_ns = simulated ? 20 * RT_NS_PER_MS : 2 * RT_NS_PER_S;
-    if (settings->seconds != NULL && !parse_seconds(settings->seconds, &bench->duration_ns))
+    if (settings->seconds != NULL && (!cmd_parse_seconds(settings->seconds, &bench->duration_ns) ||
+                                      bench->duration_ns < RT_NS_PER_MS))
         return usage("seconds", settings->seconds, "is not from 0.001 to 3600; use for example 2");
     if (settings->raw && simulated)
         return cmd_usage("fabric-bench",
@@ -295,6 +286,11 @@ static unsigned rounds_of(uint64_t duration_ns)
     return rounds < 5 ? 5 : rounds > 1000 ? 1000 : (unsigned)rounds;
 }
 
+static void show_progress(unsigned round, unsigned rounds)
+{
+    fprintf(stderr, "\rmeasuring: round %u of %u ", round + 1, rounds);
+}
+
 static bool measure_op(struct bench *bench, const struct op_name *op)
 {
     const struct settings *settings = bench->settings;
@@ -309,7 +305,7 @@ static bool measure_op(struct bench *bench, const struct op_name *op)
         .duration_ns = bench->duration_ns,
         .rounds = env_simulated(bench->env) ? 1 : rounds_of(bench->duration_ns),
         .span_bytes = settings->span,
-        .progress = isatty(STDERR_FILENO) == 1,
+        .progress = isatty(STDERR_FILENO) == 1 ? show_progress : NULL,
     };
     char error[BENCH_ERROR_BYTES];
     struct bench_result *result = malloc(sizeof(*result));
@@ -330,6 +326,8 @@ static bool measure_op(struct bench *bench, const struct op_name *op)
         }
     }
     ok = bench_measure(bench->env, &spec, result);
+    if (spec.progress != NULL)
+        fprintf(stderr, "\r\033[K");
     if (ok) {
         print_result(bench, op, &spec, result);
         json_result(&bench->json, op, &spec, result);

@@ -5,13 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/bench_engine.h"
+#include "cmd/backup.h"
+#include "cmd/bench.h"
 #include "cmd/check.h"
 #include "cmd/cmd.h"
 #include "cmd/completion.h"
 #include "cmd/dump.h"
 #include "cmd/table.h"
 #include "cmd/top.h"
+#include "fabric/stream/private_file.h"
+#include "store/engines.h"
 
 const char *cmd_program = "pando";
 
@@ -28,6 +31,9 @@ static const struct cmd commands[] = {
     {"table verify", "check tables, also while they are used", cmd_table_verify},
     {"dump", "write a table to a file", cmd_dump},
     {"load", "load such a file into a table", cmd_load_file},
+    {"backup create", "write all tables of a pool to a directory", cmd_backup_create},
+    {"backup verify", "check such a directory", cmd_backup_verify},
+    {"backup restore", "make the tables of such a directory anew in a pool", cmd_backup_restore},
     {"shell", "read and write the words of a pool by hand", cmd_shell},
     {"bench", "measure an engine", cmd_bench},
     {"completion", "print the completion of commands and options for a shell", cmd_completion},
@@ -117,6 +123,16 @@ static void print_man(void)
     }
 }
 
+/* One a line. */
+static void print_engines(void)
+{
+    for (const char *p = store_engine_names(); *p != '\0'; p++) {
+        if (*p != ' ')
+            putchar(*p == ',' ? '\n' : *p);
+    }
+    putchar('\n');
+}
+
 /* What manual pages and completions are made from. */
 static int print_for_machines(const char *what)
 {
@@ -124,8 +140,14 @@ static int print_for_machines(const char *what)
         print_man();
         return EXIT_OK;
     }
+    if (strcmp(what, "engines") == 0) {
+        print_engines();
+        return EXIT_OK;
+    }
     if (strcmp(what, "commands") != 0) {
-        fprintf(stderr, "pando: --help=%.32s: there is --help, --help=man and --help=commands\n",
+        fprintf(stderr,
+                "pando: --help=%.32s: there is --help, --help=man, --help=commands and "
+                "--help=engines\n",
                 what);
         return EXIT_USAGE;
     }
@@ -167,6 +189,7 @@ static int unknown_command(const char *name)
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN);
+    private_openssl_memory();
     if (argc > 0 && argv[0][0] != '\0')
         cmd_program = argv[0];
     if (argc < 2) {

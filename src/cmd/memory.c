@@ -2,7 +2,6 @@
  * memory.c - `pando memory`: a memory node, until it is told to stop.
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "cmd/cmd.h"
+#include "cmd/daemon.h"
 #include "cmd/memory_metrics.h"
 #include "fabric/shm/shm.h"
 #include "fabric/tcp/tcp.h"
@@ -17,15 +17,18 @@
 #include "pool/memnode.h"
 #include "store/engines.h"
 
-enum { NODE_MAX = 0x7fff, THREADS_MAX = 16, ERROR_BYTES = 512 };
+enum { NODE_MAX = 0x7fff, THREADS_MAX = 16, ERROR_BYTES = 512, FILES = 16384 };
 
 struct settings {
     const char *listen, *advertise;
     const char *shm, *verbs;
+    bool dax;
     uint64_t size, node, threads;
     const char *replace;
     const char *secret_file, *tls_cert, *tls_key, *tls_ca;
-    const char *log_level, *metrics;
+    bool require_tls, insecure_tcp;
+    const char *metrics;
+    struct cmd_log log;
 };
 
 static const struct config_option options[] = {
@@ -40,8 +43,12 @@ static const struct config_option options[] = {
     {.name = "shm",
      .metavar = "NAME",
      .help = "Keep the memory under this name (or path), over restarts. Without --listen, serve "
-             "processes of this machine that map it.",
+             "processes of this machine that map it. An existing file must be empty or a window of "
+             "this user's that nobody else may open.",
      CONFIG_TEXT_INTO(struct settings, shm)},
+    {.name = "dax",
+     .help = "Allow --shm to be a DAX device. What it holds is lost unless that is a window.",
+     CONFIG_BOOL_INTO(struct settings, dax)},
     {.name = "verbs",
      .metavar = "DEVICE",
      .help = "Serve over RDMA with this device: NAME, NAME/PORT or either with ,gid=INDEX. Clients "
@@ -72,11 +79,12 @@ static const struct config_option options[] = {
      CONFIG_U64_INTO(struct settings, threads)},
     {.name = "secret-file",
      .metavar = "FILE",
-     .help = "What clients must know to be let in, with --listen; readable by its owner only.",
+     .help = "What clients must know to be let in, with --listen; readable by its owner only. Each "
+             "line is a secret; all are accepted. Off loopback it is the key of TLS, too.",
      CONFIG_TEXT_INTO(struct settings, secret_file)},
     {.name = "tls-cert",
      .metavar = "FILE",
-     .help = "Use TLS 1.3 with this certificate (PEM).",
+     .help = "Clients connect by TLS 1.3 and are shown this certificate (PEM).",
      CONFIG_TEXT_INTO(struct settings, tls_cert)},
     {.name = "tls-key",
      .metavar = "FILE",
@@ -86,13 +94,23 @@ static const struct config_option options[] = {
      .metavar = "FILE",
      .help = "Let in only clients with a certificate of this authority (PEM).",
      CONFIG_TEXT_INTO(struct settings, tls_ca)},
+    {.name = "require-tls",
+     .help = "Take no plain TCP on loopback either; elsewhere it is refused in any case.",
+     CONFIG_BOOL_INTO(struct settings, require_tls)},
+    {.name = "insecure-tcp",
+     .help =
+         "Take plain TCP also off loopback, from clients with the same option. Who is on the path "
+         "can then read and write all of the pool.",
+     CONFIG_BOOL_INTO(struct settings, insecure_tcp)},
     CMD_METRICS_OPTION(struct settings, metrics),
-    CMD_LOG_LEVEL_OPTION(struct settings, log_level, "warn"),
+    CMD_LOG_OPTIONS(struct settings, log, "warn"),
 };
 
 static const struct config_command command = {
     .name = "memory",
-    .summary = "Runs a memory node: offers memory to a pool until it gets SIGTERM or SIGINT.",
+    .summary =
+        "Runs a memory node: offers memory to a pool until it gets SIGTERM or SIGINT. SIGHUP makes "
+        "it read its secret and certificates again, and open its log file again.",
     .example = "pando memory --listen 127.0.0.1:7000 --size 8G --secret-file pando.secret",
     .options = options,
     .option_count = sizeof(options) / sizeof(options[0]),
@@ -123,27 +141,31 @@ static int check_size(const struct settings *settings)
     return EXIT_OK;
 }
 
-static int check(const struct settings *settings)
+/* NULL is fine: it was not given. */
+static bool check_address(const char *option, const char *text, const char *example)
 {
     struct host_port parts;
+    enum pando_status status = text == NULL ? PANDO_OK : parse_host_port(text, &parts);
+    if (status != PANDO_OK)
+        (void)cmd_usage("memory", "%s: '%.64s' %s; use for example %s", option, text,
+                        parse_host_port_fault(status), example);
+    return status == PANDO_OK;
+}
+
+static int check(const struct settings *settings)
+{
     if (settings->listen == NULL && settings->shm == NULL)
         return cmd_usage("memory",
                          "where to serve? use --listen HOST:PORT, --shm NAME or both, for "
                          "example --shm demo");
-    if (settings->listen != NULL && parse_host_port(settings->listen, &parts) != PANDO_OK)
-        return cmd_usage("memory",
-                         "--listen: '%.64s' is not host:port; use for example "
-                         "127.0.0.1:7000",
-                         settings->listen);
-    if (settings->advertise != NULL && parse_host_port(settings->advertise, &parts) != PANDO_OK)
-        return cmd_usage("memory",
-                         "--advertise: '%.64s' is not host:port; use for example "
-                         "10.0.0.1:7000",
-                         settings->advertise);
+    if (!check_address("--listen", settings->listen, "127.0.0.1:7000") ||
+        !check_address("--advertise", settings->advertise, "10.0.0.1:7000"))
+        return EXIT_USAGE;
     if (settings->replace != NULL && settings->node == 0)
         return cmd_usage("memory",
                          "--replace: node 0 has the pool's members and tables and cannot be "
-                         "replaced; to begin anew, start every node with an empty window");
+                         "replaced; to begin anew, start every node with a new --shm name (the "
+                         "old windows stay as they are)");
     if (settings->node > NODE_MAX)
         return cmd_usage("memory", "--node: %llu is too large; use 0 to %d",
                          (unsigned long long)settings->node, NODE_MAX);
@@ -152,13 +174,19 @@ static int check(const struct settings *settings)
                          (unsigned long long)settings->threads, THREADS_MAX);
     if ((settings->tls_cert == NULL) != (settings->tls_key == NULL))
         return cmd_usage("memory", "--tls-cert and --tls-key belong together; give both");
+    if (settings->dax && (settings->shm == NULL || strchr(settings->shm, '/') == NULL))
+        return cmd_usage("memory", "--dax: --shm has to be the path of the device, for example "
+                                   "--shm /dev/dax0.0");
     if (settings->tls_ca != NULL && settings->tls_cert == NULL)
         return cmd_usage("memory", "--tls-ca needs --tls-cert and --tls-key; give all three");
     if (settings->listen == NULL && settings->verbs != NULL)
         return cmd_usage("memory",
                          "--verbs: clients set RDMA up over a socket; add --listen HOST:PORT");
-    if (settings->listen == NULL && (settings->secret_file != NULL || settings->tls_cert != NULL))
-        return cmd_usage("memory", "--secret-file and --tls-* are for TCP; add --listen HOST:PORT");
+    if (settings->listen == NULL && (settings->secret_file != NULL || settings->tls_cert != NULL ||
+                                     settings->require_tls || settings->insecure_tcp))
+        return cmd_usage("memory",
+                         "--secret-file, --tls-*, --require-tls and --insecure-tcp are for "
+                         "TCP; add --listen HOST:PORT");
     return check_size(settings);
 }
 
@@ -215,45 +243,35 @@ static enum pando_status open_fabric(struct node *node)
             .node = (uint16_t)settings->node,
             .target = FABRIC_MEMORY,
             .path = node->path,
+            .dax = settings->dax,
             .host_bytes = bytes,
             .device_bytes = MEMNODE_DEVICE_BYTES,
         };
         return fabric_shm_open(&shm, &node->fabric, node->error, sizeof(node->error));
     }
-    struct fabric_tls tls = {.enabled = settings->tls_cert != NULL,
+    struct fabric_tls tls = {.required = settings->require_tls,
+                             .insecure = settings->insecure_tcp,
                              .cert_file = settings->tls_cert,
                              .key_file = settings->tls_key,
                              .ca_file = settings->tls_ca};
     const char *path = node->path[0] == '\0' ? NULL : node->path;
-    if (settings->verbs != NULL) {
-        struct fabric_verbs_options verbs = {
-            .node = (uint16_t)settings->node,
-            .target = FABRIC_MEMORY,
-            .device = settings->verbs,
-            .listen = settings->listen,
-            .advertise = settings->advertise,
-            .threads = (unsigned)settings->threads,
-            .secret_file = settings->secret_file,
-            .tls = tls,
-            .window_path = path,
-            .host_bytes = bytes,
-            .device_bytes = MEMNODE_DEVICE_BYTES,
-        };
-        return fabric_verbs_open(&verbs, &node->fabric, node->error, sizeof(node->error));
-    }
-    struct fabric_tcp_options tcp = {
+    struct fabric_socket_options sockets = {
         .node = (uint16_t)settings->node,
         .target = FABRIC_MEMORY,
+        .device = settings->verbs,
         .listen = settings->listen,
         .advertise = settings->advertise,
         .threads = (unsigned)settings->threads,
         .secret_file = settings->secret_file,
         .tls = tls,
         .window_path = path,
+        .window_dax = settings->dax,
         .host_bytes = bytes,
         .device_bytes = MEMNODE_DEVICE_BYTES,
     };
-    return fabric_tcp_open(&tcp, &node->fabric, node->error, sizeof(node->error));
+    return settings->verbs != NULL
+               ? fabric_verbs_open(&sockets, &node->fabric, node->error, sizeof(node->error))
+               : fabric_tcp_open(&sockets, &node->fabric, node->error, sizeof(node->error));
 }
 
 static enum pando_status start_fabric(struct node *node)
@@ -316,23 +334,33 @@ static bool find_path(struct node *node)
     return false;
 }
 
-/* Blocked before any thread starts, so that all of them leave the signals to sigwait. */
-static void block_signals(sigset_t *signals)
+static enum pando_status reload(void *context, char *text, size_t text_bytes)
 {
-    sigemptyset(signals);
-    sigaddset(signals, SIGTERM);
-    sigaddset(signals, SIGINT);
-    pthread_sigmask(SIG_BLOCK, signals, NULL);
+    struct node *node = context;
+    return fabric_reload(node->fabric, text, text_bytes);
+}
+
+static void serve_until_stopped(struct node *node, const struct daemon *daemon)
+{
+    int signal = 0;
+    for (;;) {
+        if (sigwait(&daemon->signals, &signal) != 0)
+            continue;
+        if (daemon_wish(daemon, signal) == DAEMON_STOP)
+            return;
+        daemon_reload(daemon, reload, node);
+    }
 }
 
 static int serve(struct node *node)
 {
-    struct memnode_options memory = {.work = store_memory_work,
+    struct memnode_options memory = {.work = store_memory_pushdown,
+                                     .level_at = store_level_at,
                                      .replace = node->settings->replace != NULL};
-    sigset_t signals;
-    int got;
+    struct daemon daemon;
 
-    block_signals(&signals);
+    daemon_begin(&daemon, "memory", &node->settings->log);
+    (void)cmd_files(FILES); /* fewer connections otherwise */
     enum pando_status status = open_fabric(node);
     if (status == PANDO_OK)
         status =
@@ -345,8 +373,7 @@ static int serve(struct node *node)
                                  node->memnode, &node->metrics, node->error, sizeof(node->error));
     if (status == PANDO_OK) {
         print_ready(node);
-        while (sigwait(&signals, &got) != 0)
-            continue;
+        serve_until_stopped(node, &daemon);
     } else {
         cmd_error("memory", "%s", node->error[0] != '\0' ? node->error : pando_status_text(status));
     }
@@ -369,7 +396,7 @@ int cmd_memory(int argc, char **argv)
     if (!cmd_load(&config, &command, argc, argv, &settings, &result))
         goto out;
     result = EXIT_USAGE;
-    if (!cmd_log_level("memory", settings.log_level))
+    if (!cmd_log_begin("memory", &settings.log))
         goto out;
     if (settings.replace != NULL && !replaced_node(settings.replace, &settings.node))
         goto out;

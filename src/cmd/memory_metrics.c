@@ -5,8 +5,8 @@
 
 #include "fabric/shm/shm.h"
 #include "fabric/tcp/tcp.h"
-#include "server/http.h"
-#include "server/metrics_pool.h"
+#include "http/http.h"
+#include "http/metrics_pool.h"
 
 struct memory_metrics {
     struct fabric *fabric;
@@ -25,9 +25,12 @@ static const char *const method_names[POOL_METHODS] = {
     [POOL_RETURN] = "return",
     [POOL_SWEEP] = "sweep",
     [POOL_STATS] = "stats",
-    [POOL_WORK] = "work",
-    [POOL_WORK_SEEN] = "work-seen",
+    [POOL_PUSHDOWN] = "work",
+    [POOL_PUSHDOWN_SEEN] = "work-seen",
     [POOL_USAGE] = "usage",
+    [POOL_PASS] = "pass",
+    [POOL_TICKET] = "ticket",
+    [POOL_WAITING] = "waiting",
 };
 
 static void put_served(const struct memory_metrics *self, struct metrics *out)
@@ -43,6 +46,9 @@ static void put_served(const struct memory_metrics *self, struct metrics *out)
                     "Lists of operations executed for others.", served.lists);
         metrics_one(out, "pando_memory_operations_total", METRICS_COUNTER, "Operations in them.",
                     served.operations);
+        metrics_one(out, "pando_strangers_evicted_total", METRICS_COUNTER,
+                    "Connections that proved nothing and were closed to make room for others.",
+                    served.evicted);
     }
     memnode_calls(self->memnode, &calls);
     metrics_family(out, "pando_memory_calls_total", METRICS_COUNTER, "Calls answered, by method.");
@@ -68,6 +74,9 @@ static void content_co(void *context, struct metrics *out)
     metrics_family(out, "pando_memory_window_info", METRICS_GAUGE,
                    "1, with the id of the window: another id is another memory.");
     metrics_u64(out, "pando_memory_window_info", labels, 1);
+    metrics_one(out, "pando_memory_window_refusals_total", METRICS_COUNTER,
+                "Clients refused because they expect another window at this node.",
+                fabric_window_refusals(self->fabric));
     put_served(self, out);
     memnode_stats(self->memnode, &stats);
     metrics_nodes(out, &stats, fabric_self(self->fabric), 1);

@@ -12,13 +12,13 @@ static const uint64_t BETWEEN_NS = 100 * RT_NS_PER_MS;
 void progress_begin(struct progress *progress, const char *what)
 {
     *progress = (struct progress){
-        .what = what, .terminal = isatty(STDERR_FILENO) == 1, .begin_ns = cmd_clock_ns()};
+        .what = what, .terminal = isatty(STDERR_FILENO) == 1, .begin_ns = rt_machine_ns()};
 }
 
 void progress_show(struct progress *progress, double fraction, uint64_t pairs, uint64_t bytes)
 {
     char bar[BAR + 1], percent[8] = "   ?", size[FORMAT_SIZE_MAX], rate[FORMAT_SIZE_MAX];
-    uint64_t now_ns = cmd_clock_ns();
+    uint64_t now_ns = rt_machine_ns();
     if (!progress->terminal || now_ns - progress->drawn_ns < BETWEEN_NS)
         return;
     progress->drawn_ns = now_ns;
@@ -40,5 +40,5 @@ uint64_t progress_end_ns(struct progress *progress)
 {
     if (progress->terminal && progress->drawn_ns != 0)
         fprintf(stderr, "\r\033[K");
-    return cmd_clock_ns() - progress->begin_ns;
+    return rt_machine_ns() - progress->begin_ns;
 }

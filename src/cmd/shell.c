@@ -55,7 +55,7 @@ static bool connect_co(struct shell *shell)
         return true;
     if (status == PANDO_OK)
         return true;
-    cmd_explain_connect(shell->env, shell->node, status, why, sizeof(why));
+    env_explain_connect(shell->env, shell->node, status, why, sizeof(why));
     return fail(shell, "%s", why);
 }
 
@@ -206,13 +206,13 @@ static bool do_node_co(struct shell *shell, char **words, int count)
 
 static bool do_window_co(struct shell *shell, char **words, int count)
 {
-    struct cmd_window window;
+    struct env_window window;
     char host[FORMAT_SIZE_MAX], device[FORMAT_SIZE_MAX];
     (void)words;
     (void)count;
     if (!connect_co(shell))
         return false;
-    enum pando_status status = cmd_window_co(shell->endpoint, &window);
+    enum pando_status status = env_window_co(shell->endpoint, &window);
     if (status != PANDO_OK)
         return explain(shell, status, &(struct fabric_op){.kind = FABRIC_READ});
     printf("node %u: offsets 0x%" PRIx64 " to 0x%" PRIx64 " (%s)", shell->node, window.first,
@@ -321,7 +321,7 @@ static bool next_line_co(struct shell *shell)
         printf("pando> ");
         fflush(stdout);
     }
-    enum pando_status status = rt_offload_co(read_line, shell);
+    enum pando_status status = rt_blocking_co(read_line, shell);
     if (status != PANDO_OK)
         return fail(shell, "cannot read input: %s", pando_status_text(status));
     return shell->line_there;

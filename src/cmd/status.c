@@ -21,7 +21,7 @@ static const struct config_option options[] = {
     CMD_POOL_OPTIONS(struct settings),
     {.name = "json",
      .metavar = "FILE",
-     .help = "Also write everything as JSON to FILE, or to stdout if it is '-'.",
+     .help = "Also write everything as JSON to FILE; '-' prints JSON alone.",
      CONFIG_TEXT_INTO(struct settings, json)},
 };
 
@@ -38,7 +38,7 @@ static const struct config_command command = {
 
 struct node_status {
     enum pando_status status; /* of connecting and reading */
-    struct cmd_window window;
+    struct env_window window;
     bool on_chip; /* its lock table, as far as is known */
     uint64_t read_p50_ns;
 };
@@ -47,7 +47,7 @@ struct status {
     struct env *env;
     unsigned nodes;
     struct node_status *node;
-    struct pool_view view; /* if all nodes can be reached */
+    struct pool_report report; /* if all nodes can be reached */
 };
 
 /* ---- finding out ----------------------------------------------------------------------------- */
@@ -82,7 +82,7 @@ static void node_status_co(struct env *env, struct fabric *fabric, unsigned numb
         return;
     node->on_chip = strcmp(env_kind(env), "verbs") == 0 ? fabric_verbs_peer_on_chip(endpoint)
                                                         : env_simulated(env);
-    node->status = cmd_window_co(endpoint, &node->window);
+    node->status = env_window_co(endpoint, &node->window);
     if (node->status == PANDO_OK)
         node->status = read_latency_co(endpoint, node->window.first, &node->read_p50_ns);
     fabric_disconnect_co(endpoint);
@@ -99,27 +99,30 @@ static void status_main_co(void *context, const struct env_place *place)
         all = all && status->node[i].status == PANDO_OK;
     }
     if (all)
-        pool_view_co(&status->view, place->fabric, status->nodes);
+        pool_report_co(&status->report, place->fabric, status->nodes);
 }
 
 /* ---- saying it ------------------------------------------------------------------------------- */
 
-static void print_node(const struct status *status, unsigned number, FILE *out)
+/* What is wrong is said on stderr in either case. */
+static void print_node(const struct status *status, unsigned number, bool in_words)
 {
     const struct node_status *node = &status->node[number];
     char text[512], host[FORMAT_SIZE_MAX], device[FORMAT_SIZE_MAX];
 
     if (node->status != PANDO_OK) {
-        cmd_explain_connect(status->env, number, node->status, text, sizeof(text));
+        env_explain_connect(status->env, number, node->status, text, sizeof(text));
         cmd_error("status", "%s", text);
         return;
     }
-    fprintf(out, "node %-3u %s at %s: %s, lock table %s %s, READ of %d B %.2f us%s\n", number,
-            env_kind(status->env), env_memory_place(status->env, number),
-            format_size(host, sizeof(host), node->window.host_bytes),
-            format_size(device, sizeof(device), node->window.device_bytes),
-            node->on_chip ? "on the card" : "in host memory", PROBE_BYTES,
-            (double)node->read_p50_ns / 1000, env_simulated(status->env) ? " (simulated)" : "");
+    if (!in_words)
+        return;
+    printf("node %-3u %s at %s: %s, lock table %s %s, READ of %d B %.2f us%s\n", number,
+           env_kind(status->env), env_memory_place(status->env, number),
+           format_size(host, sizeof(host), node->window.host_bytes),
+           format_size(device, sizeof(device), node->window.device_bytes),
+           node->on_chip ? "on the card" : "in host memory", PROBE_BYTES,
+           (double)node->read_p50_ns / 1000, env_simulated(status->env) ? " (simulated)" : "");
 }
 
 static void json_node(struct json *json, const struct status *status, unsigned number)
@@ -161,8 +164,8 @@ static bool write_json(const struct status *status, const struct settings *setti
     for (unsigned i = 0; i < status->nodes; i++)
         json_node(&json, status, i);
     json_end_array(&json);
-    if (status->view.stats != NULL && status->view.status == PANDO_OK)
-        pool_view_json(&status->view, &json);
+    if (status->report.stats != NULL && status->report.status == PANDO_OK)
+        pool_report_json(&status->report, &json);
     json_end_object(&json);
     bool written = cmd_write_json("status", &json, settings->json);
     json_fini(&json);
@@ -171,20 +174,21 @@ static bool write_json(const struct status *status, const struct settings *setti
 
 static int report(const struct status *status, const struct settings *settings)
 {
-    FILE *out = settings->json != NULL && strcmp(settings->json, "-") == 0 ? stderr : stdout;
+    bool json_alone = settings->json != NULL && strcmp(settings->json, "-") == 0;
     unsigned reached = 0;
 
     for (unsigned i = 0; i < status->nodes; i++)
         reached += status->node[i].status == PANDO_OK;
-    fprintf(out, "pool     %s: %u of %u memory nodes reached\n", settings->pool.uri, reached,
-            status->nodes);
+    if (!json_alone)
+        printf("pool     %s: %u of %u memory nodes reached\n", settings->pool.uri, reached,
+               status->nodes);
     for (unsigned i = 0; i < status->nodes; i++)
-        print_node(status, i, out);
-    bool inside = reached == status->nodes && status->view.status == PANDO_OK;
-    if (inside)
-        pool_view_print(&status->view, out);
-    else if (reached == status->nodes)
-        cmd_error("status", "%s", status->view.error);
+        print_node(status, i, !json_alone);
+    bool inside = reached == status->nodes && status->report.status == PANDO_OK;
+    if (inside && !json_alone)
+        pool_report_print(&status->report, stdout);
+    else if (!inside && reached == status->nodes)
+        cmd_error("status", "%s", status->report.error);
     if (!write_json(status, settings))
         return EXIT_FAILED;
     return inside ? EXIT_OK : EXIT_FAILED;
@@ -205,7 +209,7 @@ static int status_of(struct env *env, const struct settings *settings)
         result = report(&status, settings);
     else
         cmd_error("status", "cannot run: %s", pando_status_text(ran));
-    pool_view_free(&status.view);
+    pool_report_free(&status.report);
     free(status.node);
     return result;
 }

@@ -11,73 +11,85 @@ static const char *const state_names[] = {"free", "joining", "alive", "being rec
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
-static void look_at_windows(struct pool_view *view, const struct pool *pool)
+static enum pando_status look_at_windows(struct pool_report *report, const struct pool *pool)
 {
     uint16_t node;
-    for (unsigned i = 0; i < view->nodes; i++)
-        view->windows[i] = pool_window(pool, (uint16_t)i);
-    for (unsigned i = 0; i < view->table_count; i++)
-        view->lost[i] = pool_table_lost(pool, &view->tables[i], &node) ? node : -1;
+    report->lost = calloc(report->table_count + 1ul, sizeof(*report->lost));
+    if (report->lost == NULL)
+        return PANDO_NO_MEMORY;
+    for (unsigned i = 0; i < report->nodes; i++)
+        report->windows[i] = pool_window(pool, (uint16_t)i);
+    for (unsigned i = 0; i < report->table_count; i++)
+        report->lost[i] = pool_table_lost(pool, &report->tables[i], &node) ? node : -1;
+    return PANDO_OK;
 }
 
-static enum pando_status look_co(struct pool_view *view, struct pool_session *session)
+static void count_tables(struct pool_report *report, const struct pool_usage *usage)
+{
+    for (uint32_t i = 0; i < usage->head.tables; i++)
+        report->table_bytes[usage->tables[i].table] += usage->tables[i].bytes;
+}
+
+static enum pando_status read_pool_co(struct pool_report *report, struct pool_session *session)
 {
     enum pando_status status =
-        pool_members_co(session, view->members, POOL_MEMBERS, &view->member_count);
+        pool_members_co(session, report->members, POOL_MEMBERS, &report->member_count);
     if (status == PANDO_OK)
-        status = pool_table_list_co(session, view->tables, &view->table_count);
-    for (unsigned node = 0; node < view->nodes && status == PANDO_OK; node++)
-        status = pool_node_stats_co(session, (uint16_t)node, &view->stats[node]);
-    for (unsigned node = 0; node < view->nodes && status == PANDO_OK; node++)
-        status = pool_usage_co(session, (uint16_t)node, &view->usage[node]);
+        status = pool_table_list_co(session, &report->tables, &report->table_count);
+    for (unsigned node = 0; node < report->nodes && status == PANDO_OK; node++)
+        status = pool_node_stats_co(session, (uint16_t)node, &report->stats[node]);
+    for (unsigned node = 0; node < report->nodes && status == PANDO_OK; node++) {
+        status = pool_usage_co(session, (uint16_t)node, &report->usage[node]);
+        count_tables(report, &report->usage[node]);
+    }
     if (status == PANDO_OK)
-        look_at_windows(view, pool_session_pool(session));
+        status = look_at_windows(report, pool_session_pool(session));
     return status;
 }
 
-void pool_view_co(struct pool_view *view, struct fabric *fabric, unsigned nodes)
+void pool_report_co(struct pool_report *report, struct fabric *fabric, unsigned nodes)
 {
     struct pool_options options = {.memory_nodes = (uint16_t)nodes, .name = "pando status"};
     struct pool *pool;
     struct pool_session *session;
 
-    *view = (struct pool_view){.status = PANDO_NO_MEMORY, .nodes = nodes};
-    snprintf(view->error, sizeof(view->error), "out of memory");
-    view->stats = calloc(nodes, sizeof(*view->stats));
-    view->windows = calloc(nodes, sizeof(*view->windows));
-    view->usage = calloc(nodes, sizeof(*view->usage));
-    view->lost = calloc(POOL_TABLES, sizeof(*view->lost));
-    view->members = calloc(POOL_MEMBERS, sizeof(*view->members));
-    view->tables = calloc(POOL_TABLES, sizeof(*view->tables));
-    if (view->stats == NULL || view->members == NULL || view->tables == NULL ||
-        view->windows == NULL || view->usage == NULL || view->lost == NULL)
+    *report = (struct pool_report){.status = PANDO_NO_MEMORY, .nodes = nodes};
+    snprintf(report->error, sizeof(report->error), "out of memory");
+    report->stats = calloc(nodes, sizeof(*report->stats));
+    report->windows = calloc(nodes, sizeof(*report->windows));
+    report->usage = calloc(nodes, sizeof(*report->usage));
+    report->table_bytes = calloc(POOL_TABLE_NUMBER_MAX + 1, sizeof(*report->table_bytes));
+    report->members = calloc(POOL_MEMBERS, sizeof(*report->members));
+    if (report->stats == NULL || report->members == NULL || report->windows == NULL ||
+        report->usage == NULL || report->table_bytes == NULL)
         return;
-    view->status = pool_join_co(fabric, &options, &pool, view->error, sizeof(view->error));
-    if (view->status != PANDO_OK)
+    report->status = pool_join_co(fabric, &options, &pool, report->error, sizeof(report->error));
+    if (report->status != PANDO_OK)
         return;
-    view->id = pool_id(pool);
-    view->self = pool_identity(pool);
-    view->status = pool_session_open_co(pool, &session);
-    if (view->status == PANDO_OK) {
-        view->status = look_co(view, session);
+    report->id = pool_id(pool);
+    report->self = pool_identity(pool);
+    report->status = pool_session_open_co(pool, &session);
+    if (report->status == PANDO_OK) {
+        report->status = read_pool_co(report, session);
         pool_session_close_co(session);
     }
-    if (view->status != PANDO_OK)
-        snprintf(view->error, sizeof(view->error), "cannot look into the pool: %s",
-                 pando_status_text(view->status));
+    if (report->status != PANDO_OK)
+        snprintf(report->error, sizeof(report->error), "cannot look into the pool: %s",
+                 pando_status_text(report->status));
     pool_leave_co(pool);
 }
 
-void pool_view_free(struct pool_view *view)
+void pool_report_free(struct pool_report *report)
 {
-    for (unsigned i = 0; i < view->nodes && view->usage != NULL; i++)
-        pool_usage_free(&view->usage[i]);
-    free(view->stats);
-    free(view->usage);
-    free(view->windows);
-    free(view->lost);
-    free(view->members);
-    free(view->tables);
+    for (unsigned i = 0; i < report->nodes && report->usage != NULL; i++)
+        pool_usage_free(&report->usage[i]);
+    free(report->stats);
+    free(report->usage);
+    free(report->windows);
+    free(report->lost);
+    free(report->table_bytes);
+    free(report->members);
+    free(report->tables);
 }
 
 /* ---- saying it ------------------------------------------------------------------------------- */
@@ -116,7 +128,7 @@ static void uses_of(const struct pool_usage *usage, uint64_t bytes[STORE_USES])
 {
     memset(bytes, 0, STORE_USES * sizeof(bytes[0]));
     for (uint32_t i = 0; i < usage->head.tables; i++)
-        bytes[store_use_of(usage->tables[i].kind)] += usage->tables[i].bytes;
+        bytes[store_use_of(&usage->tables[i])] += usage->tables[i].bytes;
 }
 
 static void print_usage(const struct pool_usage *usage, unsigned node, FILE *out)
@@ -133,8 +145,9 @@ static void print_usage(const struct pool_usage *usage, unsigned node, FILE *out
     fprintf(out, " slots for intents %s", format_size(text, sizeof(text), usage->head.slots_bytes));
     fprintf(out, "; in members' hands %s",
             format_size(text, sizeof(text), usage->head.hands_bytes));
-    fprintf(out, "; held for a grace period %s\n",
-            format_size(text, sizeof(text), usage->head.held_bytes));
+    fprintf(out, "; waiting for a grace period there %s",
+            format_size(text, sizeof(text), usage->head.waiting_bytes));
+    fprintf(out, ", here %s\n", format_size(text, sizeof(text), usage->head.held_bytes));
     fprintf(out, "memory %-3u free in chunks, by size of block:", node);
     for (uint32_t i = 0; i < usage->head.classes; i++) {
         const struct pool_usage_class *class = &usage->classes[i];
@@ -147,42 +160,36 @@ static void print_usage(const struct pool_usage *usage, unsigned node, FILE *out
     fprintf(out, "%s\n", separator[0] == '\0' ? " none" : "");
 }
 
-static uint64_t table_bytes(const struct pool_view *view, uint64_t number)
+static uint64_t table_bytes(const struct pool_report *report, uint64_t number)
 {
-    uint64_t bytes = 0;
-    for (unsigned node = 0; node < view->nodes; node++) {
-        const struct pool_usage *usage = &view->usage[node];
-        for (uint32_t i = 0; i < usage->head.tables; i++)
-            bytes += usage->tables[i].table == number ? usage->tables[i].bytes : 0;
-    }
-    return bytes;
+    return number <= POOL_TABLE_NUMBER_MAX ? report->table_bytes[number] : 0;
 }
 
-void pool_view_print(const struct pool_view *view, FILE *out)
+void pool_report_print(const struct pool_report *report, FILE *out)
 {
     char bytes[FORMAT_SIZE_MAX];
-    fprintf(out, "id       %016" PRIx64 "\n", view->id);
-    for (unsigned i = 0; i < view->nodes; i++) {
-        print_node(&view->stats[i], &view->windows[i], i, out);
-        print_usage(&view->usage[i], i, out);
+    fprintf(out, "id       %016" PRIx64 "\n", report->id);
+    for (unsigned i = 0; i < report->nodes; i++) {
+        print_node(&report->stats[i], &report->windows[i], i, out);
+        print_usage(&report->usage[i], i, out);
     }
-    for (unsigned i = 0; i < view->member_count; i++) {
-        const struct pool_member *member = &view->members[i];
+    for (unsigned i = 0; i < report->member_count; i++) {
+        const struct pool_member *member = &report->members[i];
         fprintf(out, "member %-3u %s, incarnation %u%s%s%s\n", member->member,
                 state_name(member->beat.state), member->beat.incarnation,
                 member->record.name[0] == '\0' ? "" : ", ", member->record.name,
-                member->member == view->self.member ? " (this command)" : "");
+                member->member == report->self.member ? " (this command)" : "");
     }
-    for (unsigned i = 0; i < view->table_count; i++) {
-        const struct pool_entry *table = &view->tables[i];
+    for (unsigned i = 0; i < report->table_count; i++) {
+        const struct pool_entry *table = &report->tables[i];
         fprintf(out, "table    %s: engine %s, keys to %u B, values inline to %u B, %s", table->name,
                 table->engine, table->key_max, table->value_inline,
-                format_size(bytes, sizeof(bytes), table_bytes(view, table->table)));
-        if (view->lost[i] >= 0)
-            fprintf(out, "; damaged: memory on node %d is lost, drop it", view->lost[i]);
+                format_size(bytes, sizeof(bytes), table_bytes(report, table->table)));
+        if (report->lost[i] >= 0)
+            fprintf(out, "; damaged: memory on node %d is lost, drop it", report->lost[i]);
         fputc('\n', out);
     }
-    if (view->table_count == 0)
+    if (report->table_count == 0)
         fprintf(out, "table    none\n");
 }
 
@@ -209,6 +216,7 @@ static void json_usage(struct json *json, const struct pool_usage *usage)
     field_u64(json, "slots", usage->head.slots_bytes);
     json_end_object(json);
     field_u64(json, "members_bytes", usage->head.hands_bytes);
+    field_u64(json, "waiting_bytes", usage->head.waiting_bytes);
     field_u64(json, "held_bytes", usage->head.held_bytes);
     json_key(json, "classes");
     json_begin_array(json);
@@ -223,12 +231,12 @@ static void json_usage(struct json *json, const struct pool_usage *usage)
     json_end_array(json);
 }
 
-void pool_view_json(const struct pool_view *view, struct json *json)
+void pool_report_json(const struct pool_report *report, struct json *json)
 {
     json_key(json, "memory");
     json_begin_array(json);
-    for (unsigned i = 0; i < view->nodes; i++) {
-        const struct pool_node_stats *stats = &view->stats[i];
+    for (unsigned i = 0; i < report->nodes; i++) {
+        const struct pool_node_stats *stats = &report->stats[i];
         json_begin_object(json);
         field_u64(json, "chunks", stats->chunks);
         field_u64(json, "chunks_free", stats->chunks_free);
@@ -241,35 +249,35 @@ void pool_view_json(const struct pool_view *view, struct json *json)
         field_u64(json, "starts", stats->starts);
         field_u64(json, "chunks_damaged", stats->chunks_damaged);
         field_u64(json, "intents_damaged", stats->intents_damaged);
-        json_usage(json, &view->usage[i]);
+        json_usage(json, &report->usage[i]);
         char id[17];
-        snprintf(id, sizeof(id), "%016" PRIx64, view->windows[i].id);
+        snprintf(id, sizeof(id), "%016" PRIx64, report->windows[i].id);
         field_text(json, "window", id);
-        field_u64(json, "replaced", view->windows[i].since != 0);
+        field_u64(json, "replaced", report->windows[i].since != 0);
         json_end_object(json);
     }
     json_end_array(json);
     json_key(json, "members");
     json_begin_array(json);
-    for (unsigned i = 0; i < view->member_count; i++) {
+    for (unsigned i = 0; i < report->member_count; i++) {
         json_begin_object(json);
-        field_u64(json, "member", view->members[i].member);
-        field_u64(json, "incarnation", view->members[i].beat.incarnation);
-        field_text(json, "state", state_name(view->members[i].beat.state));
-        field_text(json, "name", view->members[i].record.name);
+        field_u64(json, "member", report->members[i].member);
+        field_u64(json, "incarnation", report->members[i].beat.incarnation);
+        field_text(json, "state", state_name(report->members[i].beat.state));
+        field_text(json, "name", report->members[i].record.name);
         json_end_object(json);
     }
     json_end_array(json);
     json_key(json, "tables");
     json_begin_array(json);
-    for (unsigned i = 0; i < view->table_count; i++) {
+    for (unsigned i = 0; i < report->table_count; i++) {
         json_begin_object(json);
-        field_text(json, "name", view->tables[i].name);
-        field_text(json, "engine", view->tables[i].engine);
-        field_u64(json, "key_max", view->tables[i].key_max);
-        field_u64(json, "value_inline", view->tables[i].value_inline);
-        field_u64(json, "bytes", table_bytes(view, view->tables[i].table));
-        field_u64(json, "damaged", view->lost[i] >= 0);
+        field_text(json, "name", report->tables[i].name);
+        field_text(json, "engine", report->tables[i].engine);
+        field_u64(json, "key_max", report->tables[i].key_max);
+        field_u64(json, "value_inline", report->tables[i].value_inline);
+        field_u64(json, "bytes", table_bytes(report, report->tables[i].table));
+        field_u64(json, "damaged", report->lost[i] >= 0);
         json_end_object(json);
     }
     json_end_array(json);

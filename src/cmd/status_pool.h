@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "pool/pool.h"
 
-struct pool_view {
+struct pool_report {
     enum pando_status status; /* OK: the rest is there */
     char error[512];
     uint64_t id;
@@ -19,14 +19,15 @@ struct pool_view {
     struct pool_window *windows;   /* of each node */
     struct pool_usage *usage;      /* of each node */
     int *lost;                     /* of each table: the node it has lost memory on, or -1 */
+    uint64_t *table_bytes;         /* by the tables' numbers */
     struct pool_member *members;
     struct pool_entry *tables;
 };
 
 /* Joins the pool to look at it, and leaves. */
-void pool_view_co(struct pool_view *view, struct fabric *fabric, unsigned nodes);
-void pool_view_print(const struct pool_view *view, FILE *out);
-void pool_view_json(const struct pool_view *view, struct json *json);
-void pool_view_free(struct pool_view *view);
+void pool_report_co(struct pool_report *report, struct fabric *fabric, unsigned nodes);
+void pool_report_print(const struct pool_report *report, FILE *out);
+void pool_report_json(const struct pool_report *report, struct json *json);
+void pool_report_free(struct pool_report *report);
 
 #endif

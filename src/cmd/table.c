@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "cmd/with_store.h"
 #include "store/engines.h"
 
@@ -18,6 +19,7 @@ enum { ERROR_BYTES = 512, DAMAGE_BYTES = 8192, OWNERS_MAX = 64 };
 struct list_settings {
     struct cmd_pool pool;
     const char *json;
+    bool names;
 };
 
 static const struct config_option list_options[] = {
@@ -26,6 +28,9 @@ static const struct config_option list_options[] = {
      .metavar = "FILE",
      .help = "Write the list as JSON to FILE, or to stdout if it is '-'.",
      CONFIG_TEXT_INTO(struct list_settings, json)},
+    {.name = "names",
+     .help = "Print their names alone, one a line; without those that have control characters.",
+     CONFIG_BOOL_INTO(struct list_settings, names)},
 };
 
 static const struct config_command list_command = {
@@ -103,21 +108,26 @@ static void json_owners(struct json *json, const struct listed *listed)
     json_end_array(json);
 }
 
-/* The bytes of each table on all memory nodes that answer, into calloc'ed memory; NULL: out of memory. */
-static uint64_t *bytes_co(struct store_thread *thread, const struct store_table_info *tables,
-                          unsigned count)
+uint64_t *table_bytes_co(struct store_thread *thread, const struct store_table_info *tables,
+                         unsigned count)
 {
     uint64_t *bytes = calloc(count + 1, sizeof(*bytes));
+    uint64_t *by_number = calloc(POOL_TABLE_NUMBER_MAX + 1, sizeof(*by_number));
     struct pool_usage usage;
-    for (uint16_t node = 0; bytes != NULL && node < store_memory_nodes(thread); node++) {
+    for (uint16_t node = 0; by_number != NULL && node < store_memory_nodes(thread); node++) {
         if (store_usage_co(thread, node, &usage) != PANDO_OK)
             continue;
-        for (uint32_t i = 0; i < usage.head.tables; i++) {
-            for (unsigned j = 0; j < count; j++)
-                bytes[j] += usage.tables[i].table == tables[j].number ? usage.tables[i].bytes : 0;
-        }
+        for (uint32_t i = 0; i < usage.head.tables; i++)
+            by_number[usage.tables[i].table] += usage.tables[i].bytes;
         pool_usage_free(&usage);
     }
+    for (unsigned i = 0; i < count && bytes != NULL && by_number != NULL; i++)
+        bytes[i] = tables[i].number <= POOL_TABLE_NUMBER_MAX ? by_number[tables[i].number] : 0;
+    if (by_number == NULL) {
+        free(bytes);
+        bytes = NULL;
+    }
+    free(by_number);
     return bytes;
 }
 
@@ -155,20 +165,18 @@ static bool list_json_co(const struct list_settings *settings, struct store_thre
 static struct store_table_info *tables_co(const char *command, struct store_thread *thread,
                                           unsigned *count)
 {
-    struct store_table_info *tables = calloc(POOL_TABLES, sizeof(*tables));
-    enum pando_status status =
-        tables == NULL ? PANDO_NO_MEMORY : store_table_list_co(thread, tables, POOL_TABLES, count);
+    struct store_table_info *tables = NULL;
+    enum pando_status status = store_table_list_co(thread, &tables, count);
     if (status == PANDO_OK)
         return tables;
     cmd_error(command, "cannot read the list of tables: %s", pando_status_text(status));
-    free(tables);
     return NULL;
 }
 
 static bool list_text_co(struct store_thread *thread, const struct store_table_info *tables,
                          unsigned count, const uint64_t *bytes)
 {
-    char size[FORMAT_SIZE_MAX];
+    char size[FORMAT_SIZE_MAX], name[CMD_NAME_BYTES];
     struct pool_member *members = calloc(POOL_MEMBERS, sizeof(*members));
     unsigned member_count = 0;
     enum pando_status status = members == NULL
@@ -183,13 +191,24 @@ static bool list_text_co(struct store_thread *thread, const struct store_table_i
     for (unsigned i = 0; i < count && status == PANDO_OK; i++) {
         struct listed listed;
         look_at_co(thread, tables[i].name, &listed);
-        printf("%-32s %-10s %10s %8" PRIu32 " B %12" PRIu32 " B  ", tables[i].name,
-               tables[i].engine, format_size(size, sizeof(size), bytes[i]), tables[i].key_max,
+        printf("%-32s %-10s %10s %8" PRIu32 " B %12" PRIu32 " B  ",
+               cmd_printable(tables[i].name, name, sizeof(name)), tables[i].engine,
+               format_size(size, sizeof(size), bytes[i]), tables[i].key_max,
                tables[i].value_inline);
         print_owners(&listed, members, member_count);
     }
     free(members);
     return status == PANDO_OK;
+}
+
+/* For programs that offer them to be typed: a name that cannot be, as it is, would be another one. */
+static void print_names(const struct store_table_info *tables, unsigned count)
+{
+    char name[CMD_NAME_BYTES];
+    for (unsigned i = 0; i < count; i++) {
+        if (strcmp(cmd_printable(tables[i].name, name, sizeof(name)), tables[i].name) == 0)
+            printf("%s\n", name);
+    }
 }
 
 static int list_co(void *context, struct store_thread *thread)
@@ -199,7 +218,12 @@ static int list_co(void *context, struct store_thread *thread)
     struct store_table_info *tables = tables_co("table list", thread, &count);
     if (tables == NULL)
         return EXIT_FAILED;
-    uint64_t *bytes = bytes_co(thread, tables, count);
+    if (settings->names) {
+        print_names(tables, count);
+        free(tables);
+        return EXIT_OK;
+    }
+    uint64_t *bytes = table_bytes_co(thread, tables, count);
     bool told = bytes != NULL &&
                 (settings->json != NULL ? list_json_co(settings, thread, tables, count, bytes)
                                         : list_text_co(thread, tables, count, bytes));
@@ -234,9 +258,10 @@ struct create_settings {
 static const struct config_option create_options[] = {
     CMD_POOL_OPTIONS(struct create_settings),
     {.name = "engine",
-     .metavar = "NAME",
-     .help = "What keeps the table: dex or sherman. If not given: "
-             "sherman in an embedded pool, dex in others.",
+     .metavar = "ENGINE",
+     .help = "What keeps the table: " STORE_ENGINE_NAMES(
+         " or ") ". If not given: "
+                 "sherman in an embedded pool, dex in others.",
      CONFIG_TEXT_INTO(struct create_settings, engine)},
     {.name = "key-max",
      .metavar = "SIZE",
@@ -285,7 +310,7 @@ static int create_co(void *context, struct store_thread *thread)
 {
     const struct create_settings *settings = context;
     char error[ERROR_BYTES] = "";
-    struct engine_shape shape = {
+    struct store_shape shape = {
         .key_size = clamp(settings->key_size),
         .value_size = clamp(settings->value_size),
         .key_max = settings->key_size != 0 ? 0 : clamp(settings->key_max),
@@ -335,7 +360,7 @@ static const struct config_option drop_options[] = {
 static const struct config_command drop_command = {
     .name = "table drop",
     .summary = "Removes a table and all that is in it. There is no way back.",
-    .positionals = "NAME",
+    .positionals = "TABLE",
     .example = "pando table drop users --pool shm:demo",
     .options = drop_options,
     .option_count = sizeof(drop_options) / sizeof(drop_options[0]),
@@ -391,13 +416,35 @@ static const struct config_command spread_command = {
         "about evenly, while they go on. A process works on its own keys in its own memory and "
         "asks the others for theirs. Tables of the engine dex only: of others every process works "
         "on every key.",
-    .positionals = "NAME",
+    .positionals = "TABLE",
     .example = "pando table spread users --pool shm:demo",
     .options = spread_options,
     .option_count = sizeof(spread_options) / sizeof(spread_options[0]),
     .positionals_min = 1,
     .positionals_max = 1,
 };
+
+/* Nobody answered. That is fine if nobody owns keys; otherwise it is said why that may be. */
+static int nobody_answered_co(struct store_thread *thread, const char *name)
+{
+    struct engine_owner owners[OWNERS_MAX];
+    unsigned count = 0, deaf = 0;
+    if (store_table_owners_co(thread, name, owners, OWNERS_MAX, &count) == PANDO_OK) {
+        for (unsigned i = 0; i < count && i < OWNERS_MAX; i++)
+            deaf += owners[i].member.member != 0;
+    }
+    if (deaf == 0) {
+        printf("%s: nothing to do: its engine does not share keys out, or nobody has it open\n",
+               name);
+        return EXIT_OK;
+    }
+    cmd_error("table spread",
+              "cannot spread the table '%.64s': %u process%s its keys and cannot be called from "
+              "here; look for --peer-listen none there, a --tls-cert that this command lacks, or a "
+              "firewall",
+              name, deaf, deaf == 1 ? " owns" : "es own");
+    return EXIT_FAILED;
+}
 
 static int spread_co(void *context, struct store_thread *thread)
 {
@@ -422,11 +469,8 @@ static int spread_co(void *context, struct store_thread *thread)
         return EXIT_FAILED;
     }
     if (processes == 0)
-        printf("%s: nothing to do: its engine does not share keys out, or nobody has it open\n",
-               settings->name);
-    else
-        printf("%s: spread over %u process%s\n", settings->name, processes,
-               processes == 1 ? "" : "es");
+        return nobody_answered_co(thread, settings->name);
+    printf("%s: spread over %u process%s\n", settings->name, processes, processes == 1 ? "" : "es");
     return EXIT_OK;
 }
 
@@ -459,28 +503,32 @@ static const struct config_command verify_command = {
     .summary =
         "Walks a table, or every table, and checks each node and each value. Others may go on "
         "using it: what looks wrong is looked at again for a few seconds, and is reported only "
-        "if it stays so. Exits with 1 if there is damage.",
-    .positionals = "[NAME]",
+        "if it stays so. If every table is whole, locks no longer count those who died holding "
+        "them. Exits with 1 if there is damage.",
+    .positionals = "[TABLE]",
     .example = "pando table verify users --pool shm:demo",
     .options = verify_options,
     .option_count = sizeof(verify_options) / sizeof(verify_options[0]),
     .positionals_max = 1,
 };
 
-static void print_damage(const char *name, char *damage)
+static void print_damage(const char *shown, char *damage)
 {
     char *next = damage;
     while (next != NULL) {
         const char *line = strsep(&next, "\n");
-        printf("%s: damaged: %s\n", name, line);
+        printf("%s: damaged: %s\n", shown, line);
     }
 }
 
-static int verify_one_co(struct store_thread *thread, const char *name)
+/* *whole: nothing was damaged, and nothing was in doubt. */
+static int verify_one_co(struct store_thread *thread, const char *name, bool *whole)
 {
-    char error[ERROR_BYTES] = "", size[FORMAT_SIZE_MAX];
+    *whole = false;
+    char error[ERROR_BYTES] = "", size[FORMAT_SIZE_MAX], shown[CMD_NAME_BYTES];
     struct store_table *table;
-    struct engine_census census;
+    struct engine_census census = {0};
+    cmd_printable(name, shown, sizeof(shown));
     enum pando_status status = store_table_open_co(thread, name, &table, error, sizeof(error));
     if (status != PANDO_OK) {
         cmd_error("table verify", "%s%s", error,
@@ -492,10 +540,10 @@ static int verify_one_co(struct store_thread *thread, const char *name)
         damage == NULL ? PANDO_NO_MEMORY : store_verify_co(table, &census, damage, DAMAGE_BYTES);
     if (status == PANDO_OK || status == PANDO_CORRUPT) {
         if (damage[0] != '\0')
-            print_damage(name, damage);
+            print_damage(shown, damage);
         printf("%s: %s: %" PRIu64 " pairs in %" PRIu64 " leaves, %" PRIu64
                " nodes, %s; damaged places %" PRIu64 ", unsettled %" PRIu64 "\n",
-               name, status == PANDO_OK ? "sound" : "DAMAGED", census.pairs, census.leaves,
+               shown, status == PANDO_OK ? "sound" : "DAMAGED", census.pairs, census.leaves,
                census.nodes, format_size(size, sizeof(size), census.bytes), census.damaged,
                census.unsettled);
     } else {
@@ -504,25 +552,50 @@ static int verify_one_co(struct store_thread *thread, const char *name)
     }
     free(damage);
     store_table_close(table);
+    *whole = status == PANDO_OK && census.unsettled == 0;
     return status == PANDO_OK ? EXIT_OK : EXIT_FAILED;
+}
+
+static int verify_tables_co(struct store_thread *thread, bool *all_whole)
+{
+    unsigned count;
+    int result = EXIT_OK;
+    struct store_table_info *tables = tables_co("table verify", thread, &count);
+    *all_whole = tables != NULL;
+    if (tables == NULL)
+        return EXIT_FAILED;
+    for (unsigned i = 0; i < count; i++) {
+        bool whole;
+        if (verify_one_co(thread, tables[i].name, &whole) != EXIT_OK)
+            result = EXIT_FAILED;
+        *all_whole = *all_whole && whole;
+    }
+    free(tables);
+    return result;
+}
+
+/* All tables share the lock words, which count the deaths that may have left a torn cell (rule
+ * lock-word). If every table is whole there is none: the counts that were there before go. */
+static int verify_all_co(struct store_thread *thread)
+{
+    struct pool_marks *marks = NULL;
+    bool all_whole;
+    enum pando_status status = pool_marks_take_co(store_session(thread), &marks);
+    int result = verify_tables_co(thread, &all_whole);
+    if (status == PANDO_OK && all_whole)
+        status = pool_marks_clear_co(store_session(thread), marks);
+    if (status != PANDO_OK)
+        log_warn("locks go on counting former deaths; verify again", log_status("status", status));
+    pool_marks_free(marks);
+    return result;
 }
 
 static int verify_co(void *context, struct store_thread *thread)
 {
     const struct verify_settings *settings = context;
-    unsigned count;
-    int result = EXIT_OK;
-    if (settings->name != NULL)
-        return verify_one_co(thread, settings->name);
-    struct store_table_info *tables = tables_co("table verify", thread, &count);
-    if (tables == NULL)
-        return EXIT_FAILED;
-    for (unsigned i = 0; i < count; i++) {
-        if (verify_one_co(thread, tables[i].name) != EXIT_OK)
-            result = EXIT_FAILED;
-    }
-    free(tables);
-    return result;
+    bool whole;
+    return settings->name != NULL ? verify_one_co(thread, settings->name, &whole)
+                                  : verify_all_co(thread);
 }
 
 int cmd_table_verify(int argc, char **argv)

@@ -21,13 +21,14 @@ enum {
     ROWS = 24,
     TICK_MS = 50,
     INTERVAL_MIN_MS = 100,
+    OWNED_MAX = 40, /* tables whose owners are looked up */
 };
 
 struct settings {
     struct cmd_pool pool;
     const char *metrics;
     uint64_t interval;
-    bool once;
+    bool once, tables;
 };
 
 static const struct config_option options[] = {
@@ -44,6 +45,9 @@ static const struct config_option options[] = {
      .help = "Look twice, print what happened between, and end: for scripts. Without a terminal "
              "that is what it does.",
      CONFIG_BOOL_INTO(struct settings, once)},
+    {.name = "tables",
+     .help = "Begin with the tables of the pool instead of what servers do; with --pool.",
+     CONFIG_BOOL_INTO(struct settings, tables)},
     CMD_POOL_OPTIONS_IF(struct settings, false),
 };
 
@@ -52,7 +56,8 @@ static const struct config_command command = {
     .summary =
         "Shows live what servers do and how their pool is: operations, latencies, round trips, the "
         "cache of the index, memory nodes, members. From servers started with --metrics, from the "
-        "pool itself with --pool, or both. q ends it.",
+        "pool itself with --pool, or both. h shows the keys, t the tables, q ends it. Colours are "
+        "for terminals, unless NO_COLOR is set.",
     .example = "pando top --metrics 127.0.0.1:9380",
     .options = options,
     .option_count = sizeof(options) / sizeof(options[0]),
@@ -67,6 +72,9 @@ struct top {
     unsigned pool_nodes;
     char title[TITLE_BYTES], problem[ERROR_BYTES];
     struct top_snapshot snapshots[2];
+    struct top_tables tables[2];
+    unsigned turn; /* the snapshot of the last look, and its tables */
+    bool looked;   /* there are two to compare */
     struct top_view view;
     bool terminal, raw;
     struct termios before;
@@ -91,7 +99,20 @@ static void look_at_servers_co(struct top *top, struct top_snapshot *snapshot)
     }
 }
 
-static void look_co(struct top *top, struct store_thread *thread, struct top_snapshot *snapshot)
+static void look_at_tables_co(struct top *top, struct store_thread *thread,
+                              struct top_tables *tables)
+{
+    free(tables->tables);
+    tables->tables = NULL;
+    if (thread == NULL || top->view.screen != TOP_TABLES)
+        return;
+    enum pando_status status = top_tables_look_co(thread, OWNED_MAX, tables);
+    if (status != PANDO_OK)
+        snprintf(top->problem, sizeof(top->problem), "the tables: %s", pando_status_text(status));
+}
+
+static void take_snapshot_co(struct top *top, struct store_thread *thread,
+                             struct top_snapshot *snapshot)
 {
     *snapshot = (struct top_snapshot){.at_ns = rt_now_ns()};
     top->problem[0] = '\0';
@@ -101,6 +122,7 @@ static void look_co(struct top *top, struct store_thread *thread, struct top_sna
     enum pando_status status = top_add_pool_co(snapshot, thread, top->pool_nodes);
     if (status != PANDO_OK)
         snprintf(top->problem, sizeof(top->problem), "the pool: %s", pando_status_text(status));
+    look_at_tables_co(top, thread, &top->tables[snapshot - top->snapshots]);
 }
 
 /* ---- the terminal ---------------------------------------------------------------------------- */
@@ -131,11 +153,32 @@ static void terminal_end(struct top *top)
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &top->before);
 }
 
-static void draw(struct top *top, const struct top_snapshot *before,
-                 const struct top_snapshot *after)
+/* https://no-color.org: whatever it is set to, unless that is nothing. */
+static bool wants_color(void)
+{
+    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+    return (no_color == NULL || no_color[0] == '\0') && term != NULL && strcmp(term, "dumb") != 0;
+}
+
+/* By the first of these that is set, as the C library does it. */
+static bool knows_blocks(void)
+{
+    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *value = getenv(names[i]);
+        if (value != NULL && value[0] != '\0')
+            return strcasestr(value, "utf-8") != NULL || strcasestr(value, "utf8") != NULL;
+    }
+    return false;
+}
+
+/* The last two looks. */
+static void draw(struct top *top)
 {
     struct winsize size;
     struct top_view *view = &top->view;
+    const struct top_tables *tables = &top->tables[top->turn],
+                            *before = &top->tables[1 - top->turn];
     view->columns = top->terminal ? COLUMNS : 200;
     view->rows = top->terminal ? ROWS : 1000;
     if (top->terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
@@ -144,24 +187,59 @@ static void draw(struct top *top, const struct top_snapshot *before,
     }
     view->title = top->title;
     view->problem = top->problem;
-    view->color = top->terminal;
+    view->terminal = top->terminal;
+    view->color = top->terminal && wants_color();
+    view->blocks = knows_blocks();
+    view->tables = tables->tables == NULL ? NULL : tables;
+    view->tables_before = before->tables == NULL ? NULL : before;
     if (top->terminal)
         fputs("\033[H", stdout);
-    top_view_print(view, before, after, stdout);
+    top_view_print(view, &top->snapshots[1 - top->turn], &top->snapshots[top->turn], stdout);
     fputs(top->terminal ? "\033[J" : "\n", stdout);
     fflush(stdout);
 }
 
+/* What a key does; false: it is to end. */
+static bool take_key_co(struct top *top, struct store_thread *thread, char key)
+{
+    enum top_screen former = top->view.screen, wanted = TOP_OVERVIEW;
+    switch (key) {
+    case 'q':
+    case 'Q':
+        return false;
+    case 'h':
+    case 'H':
+    case '?':
+        wanted = former == TOP_HELP ? TOP_OVERVIEW : TOP_HELP;
+        break;
+    case 't':
+    case 'T':
+        wanted = former == TOP_TABLES ? TOP_OVERVIEW : TOP_TABLES;
+        break;
+    default: /* whatever is pressed leads back from the help */
+        wanted = former == TOP_HELP ? TOP_OVERVIEW : former;
+    }
+    top->view.screen = wanted;
+    if (wanted == former || !top->looked)
+        return true;
+    look_at_tables_co(top, thread, &top->tables[top->turn]);
+    draw(top);
+    return true;
+}
+
 /* False: it is to end. */
-static bool pause_co(struct top *top, uint64_t until_ns)
+static bool pause_co(struct top *top, struct store_thread *thread, uint64_t until_ns)
 {
     while (rt_now_ns() < until_ns) {
         char key;
         if (cmd_stopping())
             return false;
-        if (top->raw && read(STDIN_FILENO, &key, 1) == 1 && (key == 'q' || key == 'Q'))
-            return false;
-        uint64_t left_ns = until_ns - rt_now_ns(), tick_ns = TICK_MS * RT_NS_PER_MS;
+        while (top->raw && read(STDIN_FILENO, &key, 1) == 1) {
+            if (!take_key_co(top, thread, key))
+                return false;
+        }
+        uint64_t now_ns = rt_now_ns(), tick_ns = TICK_MS * RT_NS_PER_MS;
+        uint64_t left_ns = until_ns > now_ns ? until_ns - now_ns : 0;
         rt_sleep_co(left_ns < tick_ns ? left_ns : tick_ns);
     }
     return true;
@@ -171,22 +249,24 @@ static int run_co(void *context, struct store_thread *thread)
 {
     struct top *top = context;
     uint64_t interval_ns = top->settings->interval;
-    unsigned turn = 0;
     bool once = top->settings->once || isatty(STDOUT_FILENO) != 1;
 
     top->terminal = !once;
+    top->view.screen = top->settings->tables ? TOP_TABLES : TOP_OVERVIEW;
 
-    look_co(top, thread, &top->snapshots[0]);
+    take_snapshot_co(top, thread, &top->snapshots[0]);
     if (top->problem[0] != '\0' && (once || top->snapshots[0].servers == 0) && thread == NULL) {
         cmd_error("top", "%s", top->problem);
         return EXIT_FAILED;
     }
     top_view_note(&top->view, &top->snapshots[0]);
     terminal_begin(top);
-    while (pause_co(top, top->snapshots[turn].at_ns + interval_ns)) {
-        look_co(top, thread, &top->snapshots[1 - turn]);
-        draw(top, &top->snapshots[turn], &top->snapshots[1 - turn]);
-        turn = 1 - turn;
+    while (pause_co(top, thread, top->snapshots[top->turn].at_ns + interval_ns)) {
+        take_snapshot_co(top, thread, &top->snapshots[1 - top->turn]);
+        top_view_remember(&top->view, &top->snapshots[top->turn], &top->snapshots[1 - top->turn]);
+        top->turn = 1 - top->turn;
+        top->looked = true;
+        draw(top);
         if (once)
             break;
     }
@@ -257,6 +337,8 @@ static int run_top(struct top *top)
                          "--pool: %.64s is a pool of this process alone; use shm: or tcp:", uri);
     if (settings->interval < INTERVAL_MIN_MS * RT_NS_PER_MS)
         return cmd_usage("top", "--interval: too short; use at least 100ms");
+    if (settings->tables && uri == NULL)
+        return cmd_usage("top", "--tables: only the pool knows of them; add --pool URI");
     snprintf(top->title, sizeof(top->title), "%s%s%s", uri == NULL ? "" : uri,
              uri != NULL && metrics != NULL ? "   " : "", metrics == NULL ? "" : metrics);
     if (metrics != NULL && !resolve_servers(top))
@@ -284,6 +366,8 @@ int cmd_top(int argc, char **argv)
     }
     config_fini(&config);
     free(top->names);
+    free(top->tables[0].tables);
+    free(top->tables[1].tables);
     free(top);
     return result;
 }

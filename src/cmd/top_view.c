@@ -1,73 +1,20 @@
-#include "cmd/top_view.h"
+#include "cmd/top_page.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/parse.h"
 
-enum { LINE_BYTES = 512, BAR = 30, COMMANDS_SHOWN = 4, BUSY_PERCENT = 90 };
-
-/* The screen being filled. */
-struct page {
-    struct top_view *view;
-    FILE *out;
-    unsigned lines;
+enum {
+    LINE_BYTES = 512,
+    BAR = 30,
+    COMMANDS_SHOWN = 4,
+    FULL_PERCENT = 75,
+    BUSY_PERCENT = 90,
+    ROWS_WITH_HISTORY = 18
 };
-
-/* One line, cut to the screen; nothing once it is full. `style` is for terminals. */
-__attribute__((format(printf, 3, 4))) static void put(struct page *page, const char *style,
-                                                      const char *format, ...)
-{
-    char text[LINE_BYTES];
-    va_list arguments;
-    const struct top_view *view = page->view;
-    if (page->lines >= view->rows)
-        return;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof(text), format, arguments);
-    va_end(arguments);
-    for (char *p = text; *p != '\0'; p++) { /* names come from others */
-        if ((unsigned char)*p < 0x20 || (unsigned char)*p >= 0x7f)
-            *p = '?';
-    }
-    if (page->lines++ > 0)
-        fputc('\n', page->out);
-    if (view->color && style[0] != '\0')
-        fprintf(page->out, "\033[%sm%.*s\033[0m", style, (int)view->columns, text);
-    else
-        fprintf(page->out, "%.*s", (int)view->columns, text);
-    if (view->color)
-        fputs("\033[K", page->out);
-}
-
-static const char *seconds_text(double seconds, char out[16])
-{
-    if (seconds <= 0)
-        snprintf(out, 16, "-");
-    else if (seconds < 1e-3)
-        snprintf(out, 16, "%.1f us", seconds * 1e6);
-    else if (seconds < 1)
-        snprintf(out, 16, "%.1f ms", seconds * 1e3);
-    else if (seconds < 600)
-        snprintf(out, 16, "%.1f s", seconds);
-    else
-        snprintf(out, 16, "%.0f h %02.0f m", floor(seconds / 3600), fmod(seconds / 60, 60));
-    return out;
-}
-
-static const char *rate_text(double rate, char out[16])
-{
-    if (rate >= 1e6)
-        snprintf(out, 16, "%.2f M/s", rate / 1e6);
-    else if (rate >= 1e4)
-        snprintf(out, 16, "%.1f k/s", rate / 1e3);
-    else
-        snprintf(out, 16, "%.0f/s", rate);
-    return out;
-}
 
 /* ---- the parts ------------------------------------------------------------------------------- */
 
@@ -90,13 +37,18 @@ static void put_operations(struct page *page, const struct change *change)
     double failed = per_second(change, before->errors + top_command_errors(before),
                                after->errors + top_command_errors(after));
 
-    put(page, "1", "operations  %s   errors %s   clients %.0f   servers %u   up %s",
-        rate_text(per_second(change, top_calls(before), top_calls(after)), rate),
-        rate_text(failed, errors), after->clients, after->servers,
-        seconds_text(after->uptime_s, uptime));
+    page_begin(page);
+    page_part(page, STYLE_STRONG, "operations  %s",
+              rate_text(per_second(change, top_calls(before), top_calls(after)), rate));
+    page_part(page, failed > 0 ? STYLE_BAD : STYLE_STRONG, "   errors %s",
+              rate_text(failed, errors));
+    page_part(page, STYLE_STRONG, "   clients %.0f   servers %u   up %s", after->clients,
+              after->servers, seconds_text(after->uptime_s, uptime));
+    page_end(page);
     for (int i = 0; i < 4; i++)
         seconds_text(top_quantile_s(before, after, fractions[i]), p[i]);
-    put(page, "", "latency     p50 %s   p90 %s   p99 %s   p99.9 %s", p[0], p[1], p[2], p[3]);
+    page_line(page, STYLE_PLAIN, "latency     p50 %s   p90 %s   p99 %s   p99.9 %s", p[0], p[1],
+              p[2], p[3]);
 }
 
 struct busy_command {
@@ -133,7 +85,7 @@ static void put_commands(struct page *page, const struct change *change)
                  busy[i].command->name, rate_text(busy[i].calls / change->seconds, rate),
                  seconds_text(busy[i].seconds / busy[i].calls, mean));
     }
-    put(page, "", "%s%s", line, count == 0 ? "none now" : "");
+    page_line(page, STYLE_PLAIN, "%s%s", line, count == 0 ? "none now" : "");
 }
 
 static void put_fabric(struct page *page, const struct change *change)
@@ -144,22 +96,23 @@ static void put_fabric(struct page *page, const struct change *change)
     double hits = b->cache_hits - a->cache_hits, misses = b->cache_misses - a->cache_misses;
     double scale = operations > 0 ? 1 / operations : 0;
 
-    put(page, "",
-        "fabric      per operation: %.2f round trips, %.2f READ, %.2f WRITE, %.2f atomics",
-        (b->round_trips - a->round_trips) * scale, (b->reads - a->reads) * scale,
-        (b->writes - a->writes) * scale, (b->atomics - a->atomics) * scale);
-    put(page, "", "            %.0f B in, %.0f B out, %.3f calls",
-        (b->bytes_in - a->bytes_in) * scale, (b->bytes_out - a->bytes_out) * scale,
-        (b->calls - a->calls) * scale);
-    put(page, "",
-        "index       cache hits %.2f %%, %s; %.0f rereads/s, %.0f splits/s, %.0f merges/s",
-        hits + misses > 0 ? 100 * hits / (hits + misses) : 0.0,
-        format_size(size, sizeof(size), (uint64_t)b->cache_bytes),
-        per_second(change, a->rereads, b->rereads), per_second(change, a->splits, b->splits),
-        per_second(change, a->merges, b->merges));
-    put(page, "", "            %.0f forwarded/s, %.0f offloaded/s; keys moved %.0f times",
-        per_second(change, a->forwarded, b->forwarded),
-        per_second(change, a->offloaded, b->offloaded), b->moves);
+    page_line(page, STYLE_PLAIN,
+              "fabric      per operation: %.2f round trips, %.2f READ, %.2f WRITE, %.2f atomics",
+              (b->round_trips - a->round_trips) * scale, (b->reads - a->reads) * scale,
+              (b->writes - a->writes) * scale, (b->atomics - a->atomics) * scale);
+    page_line(page, STYLE_PLAIN, "            %.0f B in, %.0f B out, %.3f calls",
+              (b->bytes_in - a->bytes_in) * scale, (b->bytes_out - a->bytes_out) * scale,
+              (b->calls - a->calls) * scale);
+    page_line(page, STYLE_PLAIN,
+              "index       cache hits %.2f %%, %s; %.0f rereads/s, %.0f splits/s, %.0f merges/s",
+              hits + misses > 0 ? 100 * hits / (hits + misses) : 0.0,
+              format_size(size, sizeof(size), (uint64_t)b->cache_bytes),
+              per_second(change, a->rereads, b->rereads), per_second(change, a->splits, b->splits),
+              per_second(change, a->merges, b->merges));
+    page_line(page, STYLE_PLAIN,
+              "            %.0f forwarded/s, %.0f offloaded/s; keys moved %.0f times",
+              per_second(change, a->forwarded, b->forwarded),
+              per_second(change, a->offloaded, b->offloaded), b->moves);
 }
 
 static void put_nodes(struct page *page, const struct top_snapshot *now, unsigned most)
@@ -173,13 +126,21 @@ static void put_nodes(struct page *page, const struct top_snapshot *now, unsigne
         memset(bar, '#', (size_t)full);
         memset(bar + full, '.', (size_t)(BAR - full));
         bar[BAR] = '\0';
-        put(page, share * 100 >= BUSY_PERCENT ? "31" : "", "node %-3u    [%s] %5.1f %%  %s of %s",
-            node->node, bar, share * 100,
-            format_size(used, sizeof(used), (uint64_t)fmax(node->used, 0)),
-            format_size(all, sizeof(all), (uint64_t)fmax(node->bytes, 0)));
+        page_begin(page);
+        page_part(page, STYLE_PLAIN, "node %-3u    [", node->node);
+        page_part(page,
+                  share * 100 >= BUSY_PERCENT   ? STYLE_BAD
+                  : share * 100 >= FULL_PERCENT ? STYLE_WARN
+                                                : STYLE_GOOD,
+                  "%s", bar);
+        page_part(page, STYLE_PLAIN, "] %5.1f %%  %s of %s", share * 100,
+                  format_size(used, sizeof(used), (uint64_t)fmax(node->used, 0)),
+                  format_size(all, sizeof(all), (uint64_t)fmax(node->bytes, 0)));
+        page_end(page);
     }
     if (now->node_count > most)
-        put(page, "", "            and %u more memory nodes", now->node_count - most);
+        page_line(page, STYLE_PLAIN, "            and %u more memory nodes",
+                  now->node_count - most);
 }
 
 /* How long ago the member's heartbeat was seen to move. */
@@ -208,20 +169,42 @@ static void put_members(struct page *page, const struct top_snapshot *now)
     struct top_view *view = page->view;
     if (!now->members_known)
         return;
-    put(page, "1", "members     %u", now->member_count);
+    page_line(page, STYLE_STRONG, "members     %u", now->member_count);
     for (unsigned i = 0; i < now->member_count; i++) {
         const struct top_member *member = &now->members[i];
         double age_s = beat_age_s(view, member, now->at_ns);
         unsigned slot = member->member % POOL_MEMBERS;
         bool well = strcmp(member->state, "alive") == 0;
         if (page->lines + 1 == view->rows && i + 1 < now->member_count) {
-            put(page, "", "            and %u more", now->member_count - i);
+            page_line(page, STYLE_PLAIN, "            and %u more", now->member_count - i);
             return;
         }
-        put(page, well ? "" : "31", "  %4u.%-5u %-15s heartbeat %4.1f s ago, seen for %5.0f s  %s",
-            member->member, member->incarnation, member->state, age_s,
-            (double)(now->at_ns - view->first_seen_ns[slot]) / 1e9, member->name);
+        page_line(page, well ? STYLE_PLAIN : STYLE_BAD,
+                  "  %4u.%-5u %-15s heartbeat %4.1f s ago, seen for %5.0f s  %s", member->member,
+                  member->incarnation, member->state, age_s,
+                  (double)(now->at_ns - view->first_seen_ns[slot]) / 1e9, member->name);
     }
+}
+
+void top_view_remember(struct top_view *view, const struct top_snapshot *before,
+                       const struct top_snapshot *after)
+{
+    struct change change = {
+        .before = before, .after = after, .seconds = (double)(after->at_ns - before->at_ns) / 1e9};
+    double value[TOP_SERIES] = {
+        [TOP_RATE] = per_second(&change, top_calls(before), top_calls(after)),
+        [TOP_P99] = top_quantile_s(before, after, 0.99),
+    };
+    for (unsigned i = 0; i < after->node_count; i++)
+        value[TOP_USED] += after->nodes[i].used;
+    top_history_add(&view->history, value);
+}
+
+/* Lines for memory nodes; what is above them, and a few members, have room besides. */
+static unsigned nodes_most(const struct top_view *view)
+{
+    unsigned others = view->rows >= ROWS_WITH_HISTORY ? 16 : 13;
+    return view->rows > others + 1 ? view->rows - others : 2;
 }
 
 void top_view_print(struct top_view *view, const struct top_snapshot *before,
@@ -236,14 +219,26 @@ void top_view_print(struct top_view *view, const struct top_snapshot *before,
 
     if (localtime_r(&now, &local) != NULL)
         (void)strftime(clock, sizeof(clock), "%H:%M:%S", &local);
-    put(&page, "7", "pando top   %s   %s", clock, view->title);
+    page_line(&page, STYLE_TITLE, "pando top   %s   %s%s", clock, view->title,
+              view->terminal ? "   h: help" : "");
     if (view->problem[0] != '\0')
-        put(&page, "31", "%s", view->problem);
-    if (after->servers > 0) {
+        page_line(&page, STYLE_BAD, "%s", view->problem);
+    if (view->screen == TOP_HELP) {
+        page_help(&page);
+        return;
+    }
+    if (after->servers > 0)
         put_operations(&page, &change);
+    if (view->terminal && view->rows >= ROWS_WITH_HISTORY)
+        page_history(&page, after);
+    if (view->screen == TOP_TABLES) {
+        page_tables(&page);
+        return;
+    }
+    if (after->servers > 0) {
         put_commands(&page, &change);
         put_fabric(&page, &change);
     }
-    put_nodes(&page, after, view->rows > 14 ? view->rows - 13 : 2);
+    put_nodes(&page, after, nodes_most(view));
     put_members(&page, after);
 }

@@ -23,7 +23,7 @@ static void explain_co(const struct job *job, struct fabric *fabric, enum pando_
         struct fabric_endpoint *endpoint;
         status = fabric_connect_co(fabric, (uint16_t)i, &endpoint);
         if (status != PANDO_OK) {
-            cmd_explain_connect(job->env, i, status, error, error_bytes);
+            env_explain_connect(job->env, i, status, error, error_bytes);
             return;
         }
         fabric_disconnect_co(endpoint);

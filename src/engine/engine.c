@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/counters.h"
 #include "pool/broken.h"
 #include "rt/rt.h"
 
@@ -51,10 +52,15 @@ void engine_close_co(struct engine_table *table, struct pool_session *session)
     table->ops->close_co(table, session);
 }
 
-void engine_keep_co(struct engine_table *table, struct pool_session *session)
+void engine_maintain_co(struct engine_table *table, struct pool_session *session)
 {
-    if (table->ops->keep_co != NULL)
-        table->ops->keep_co(table, session);
+    if (table->ops->maintain_co != NULL)
+        table->ops->maintain_co(table, session);
+}
+
+enum pando_status engine_release_co(struct engine_table *table, struct pool_session *session)
+{
+    return table->ops->release_co == NULL ? PANDO_OK : table->ops->release_co(table, session);
 }
 
 enum pando_status engine_retire_co(struct engine_table *table, struct pool_session *session)
@@ -95,13 +101,14 @@ static const struct engine_switch *switch_find(const struct engine_switch *switc
     return NULL;
 }
 
-static void switches_list(const struct engine_switch *switches, size_t count, char *text,
+/* Those that can be switched off, or on; without those for tests. */
+static void switches_list(const struct engine_switch *switches, size_t count, bool on, char *text,
                           size_t bytes)
 {
     size_t used = 0;
     text[0] = '\0';
     for (size_t i = 0; i < count; i++) {
-        if (strncmp(switches[i].name, "break-", 6) == 0 || switches[i].name[0] == '+')
+        if (strncmp(switches[i].name, "break-", 6) == 0 || switches[i].usually_off != on)
             continue;
         int size =
             snprintf(text + used, bytes - used, "%s%s", used > 0 ? ", " : "", switches[i].name);
@@ -111,41 +118,73 @@ static void switches_list(const struct engine_switch *switches, size_t count, ch
     }
 }
 
+/* Why a name cannot be switched off, or on. */
+static void switch_refuse(const char *owner, const struct engine_switch *switches, size_t count,
+                          const char *name, size_t size, bool on, char *error, size_t error_bytes)
+{
+    int shown = size < NAME_SHOWN ? (int)size : NAME_SHOWN;
+    char all[256];
+
+    switches_list(switches, count, on, all, sizeof(all));
+    if (!on && name[0] == '+')
+        snprintf(error, error_bytes, "'%.*s' switches something on; use --with %.*s", shown, name,
+                 shown - 1, name + 1);
+    else if (switch_find(switches, count, name, size) != NULL)
+        snprintf(error, error_bytes,
+                 on ? "'%.*s' is on anyway; --without switches it off"
+                    : "'%.*s' is off anyway; --with switches it on",
+                 shown, name);
+    else if (all[0] == '\0')
+        snprintf(error, error_bytes, "%s has nothing to switch %s", owner, on ? "on" : "off");
+    else
+        snprintf(error, error_bytes, "%s has no technique '%.*s'%s; it has %s", owner, shown, name,
+                 on ? " to switch on" : "", all);
+}
+
 enum pando_status engine_switches_check(const char *owner, const struct engine_switch *switches,
-                                        size_t count, const char *without, char *error,
+                                        size_t count, const char *list, bool on, char *error,
                                         size_t error_bytes)
 {
-    while (without != NULL && *without != '\0') {
-        size_t size = strcspn(without, ",");
-        if (size > 0 && switch_find(switches, count, without, size) == NULL) {
-            char all[256];
-            switches_list(switches, count, all, sizeof(all));
-            snprintf(error, error_bytes, "%s has no technique '%.*s'; it has %s", owner,
-                     size < NAME_SHOWN ? (int)size : NAME_SHOWN, without, all);
+    while (list != NULL && *list != '\0') {
+        size_t size = strcspn(list, ",");
+        const struct engine_switch *found = switch_find(switches, count, list, size);
+        if (size > 0 && (found == NULL || found->usually_off != on)) {
+            switch_refuse(owner, switches, count, list, size, on, error, error_bytes);
             return PANDO_INVALID;
         }
-        without += size + (without[size] == ',');
+        list += size + (list[size] == ',');
     }
     return PANDO_OK;
 }
 
-enum pando_status engine_switches_parse(const struct engine_ops *ops, void *on, const char *without,
-                                        char *error, size_t error_bytes)
+/* Of a list that has been checked. */
+static void switches_set(const struct engine_ops *ops, void *on, const char *list, bool value)
+{
+    while (list != NULL && *list != '\0') {
+        size_t size = strcspn(list, ",");
+        const struct engine_switch *named =
+            switch_find(ops->switches, ops->switch_count, list, size);
+        if (named != NULL)
+            *(bool *)((char *)on + named->offset) = value;
+        list += size + (list[size] == ',');
+    }
+}
+
+enum pando_status engine_switches_parse(const struct engine_ops *ops, void *on,
+                                        const struct engine_config *config, char *error,
+                                        size_t error_bytes)
 {
     enum pando_status status = engine_switches_check(ops->name, ops->switches, ops->switch_count,
-                                                     without, error, error_bytes);
+                                                     config->without, false, error, error_bytes);
+    if (status == PANDO_OK)
+        status = engine_switches_check(ops->name, ops->switches, ops->switch_count, config->with,
+                                       true, error, error_bytes);
     if (status != PANDO_OK)
         return status;
     for (size_t i = 0; i < ops->switch_count; i++)
-        *(bool *)((char *)on + ops->switches[i].offset) = ops->switches[i].name[0] != '+';
-    while (without != NULL && *without != '\0') {
-        size_t size = strcspn(without, ",");
-        const struct engine_switch *named =
-            switch_find(ops->switches, ops->switch_count, without, size);
-        if (named != NULL)
-            *(bool *)((char *)on + named->offset) = named->name[0] == '+';
-        without += size + (without[size] == ',');
-    }
+        *(bool *)((char *)on + ops->switches[i].offset) = !ops->switches[i].usually_off;
+    switches_set(ops, on, config->without, false);
+    switches_set(ops, on, config->with, true);
     return PANDO_OK;
 }
 
@@ -179,6 +218,72 @@ enum pando_status engine_get_co(struct engine *engine, struct slice key, void *v
     return engine->ops->get_co(engine, key, value, capacity, size);
 }
 
+enum pando_status engine_get_as_part_co(struct engine *engine, struct slice key, void *value,
+                                        size_t capacity, size_t *size)
+{
+    struct engine_part part;
+    part.offset = 0;
+    part.to = value;
+    part.capacity = capacity;
+    part.reference = 0;
+    enum pando_status status = engine->ops->part_co(engine, key, &part);
+    if (status == PANDO_OK)
+        *size = part.size;
+    return status;
+}
+
+enum pando_status engine_part_co(struct engine *engine, struct slice key, struct engine_part *part)
+{
+    enum pando_status status = key_check(engine, key);
+    if (status == PANDO_OK && engine->ops->part_co == NULL)
+        status = PANDO_UNSUPPORTED;
+    return status == PANDO_OK ? engine->ops->part_co(engine, key, part) : status;
+}
+
+/* ---- staged values --------------------------------------------------------------------------- */
+
+enum pando_status engine_stage_open_co(struct engine *engine, struct slice key, uint64_t size,
+                                       struct engine_stage **out)
+{
+    enum pando_status status = key_check(engine, key);
+    if (status == PANDO_OK && engine->ops->stage_open_co == NULL)
+        status = PANDO_UNSUPPORTED;
+    if (status == PANDO_OK && (engine->table->shape.value_size != 0 || size > ENGINE_VALUE_MAX))
+        status = engine->table->shape.value_size != 0 ? PANDO_INVALID : PANDO_TOO_LARGE;
+    if (status == PANDO_OK)
+        status = engine->ops->stage_open_co(engine, key, size, out);
+    if (status == PANDO_OK)
+        (*out)->ops = engine->ops;
+    return status;
+}
+
+enum pando_status engine_stage_add_co(struct engine_stage *stage, struct slice bytes)
+{
+    return stage->ops->stage_add_co(stage, bytes);
+}
+
+enum pando_status engine_stage_seal_co(struct engine_stage *stage, struct slice head,
+                                       uint64_t *reference)
+{
+    return stage->ops->stage_seal_co(stage, head, reference);
+}
+
+void engine_stage_close_co(struct engine_stage *stage, enum engine_stage_end end)
+{
+    stage->ops->stage_close_co(stage, end);
+}
+
+enum pando_status engine_swap_co(struct engine *engine, struct slice key,
+                                 const struct engine_swap *swap)
+{
+    enum pando_status status = key_check(engine, key);
+    if (status == PANDO_OK && engine->ops->swap_co == NULL)
+        status = PANDO_UNSUPPORTED;
+    return status == PANDO_OK ? engine->ops->swap_co(engine, key, swap) : status;
+}
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
 /* A modification whose result is checked before the engine sees it. */
 struct checked_modify {
     const struct engine *engine;
@@ -200,15 +305,15 @@ static struct engine_change modify_checked(void *context, const struct slice *ol
     return change;
 }
 
-enum pando_status engine_modify_co(struct engine *engine, struct slice key, bool blind,
+enum pando_status engine_modify_co(struct engine *engine, struct slice key, unsigned how,
                                    engine_modify_fn fn, void *context)
 {
     struct checked_modify checked = {.engine = engine, .fn = fn, .context = context};
     enum pando_status status = key_check(engine, key);
     if (status != PANDO_OK)
         return status;
-    status =
-        engine->ops->modify_co(engine, key, blind ? ENGINE_BLIND : 0, modify_checked, &checked);
+    status = engine->ops->modify_co(engine, key, how & (ENGINE_BLIND | ENGINE_SHORT),
+                                    modify_checked, &checked);
     return status == PANDO_OK ? checked.status : status;
 }
 
@@ -392,22 +497,7 @@ void engine_batch_co(struct engine *engine, struct engine_batch_op *ops, size_t 
 
 void engine_stats_add(struct engine_stats *sum, const struct engine_stats *more)
 {
-    sum->cache_hits += more->cache_hits;
-    sum->cache_misses += more->cache_misses;
-    sum->cache_bytes += more->cache_bytes;
-    sum->cache_entries += more->cache_entries;
-    sum->rereads += more->rereads;
-    sum->splits += more->splits;
-    sum->merges += more->merges;
-    sum->repairs += more->repairs;
-    sum->damage += more->damage;
-    sum->lock_waits += more->lock_waits;
-    sum->handovers += more->handovers;
-    sum->forwarded += more->forwarded;
-    sum->moves += more->moves;
-    sum->offloaded += more->offloaded;
-    sum->checkpoints += more->checkpoints;
-    sum->log_waits += more->log_waits;
+    counters_add(sum, more);
 }
 
 void engine_stats(const struct engine_table *table, struct engine_stats *out)

@@ -60,7 +60,10 @@ enum pando_status engine_entry_open_co(struct pool_session *session, const char 
         return PANDO_CORRUPT;
     }
     if (entry.words[WORD_FORMAT] != format) {
-        snprintf(error, error_bytes, "table '%s' was made by another version of this engine", name);
+        snprintf(error, error_bytes,
+                 "table '%s' was made by another version of this engine; dump it with a program of "
+                 "that version, and load it with this one",
+                 name);
         return PANDO_VERSION;
     }
     out->table = (uint16_t)entry.table;

@@ -1,15 +1,15 @@
 #include "fabric/fabric.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/counters.h"
 #include "base/log.h"
 #include "fabric/fabric_int.h"
 #include "fabric/window/window.h"
-
-static const uint64_t ANSWER_PAUSE_NS = 100 * RT_NS_PER_US;
 
 /* ---- lists -------------------------------------------------------------------------------------
  */
@@ -123,6 +123,15 @@ enum pando_status fabric_submit_co(struct fabric_endpoint *endpoint, struct fabr
 
 /* ---- endpoints and calls --------------------------------------------------------------------- */
 
+void fabric_init(struct fabric *fabric, const struct fabric_ops *ops, uint16_t node,
+                 enum fabric_target target)
+{
+    fabric->ops = ops;
+    fabric->node = node;
+    fabric->target = target;
+    rt_waitq_init(&fabric->ended);
+}
+
 void fabric_set_identity(struct fabric *fabric, struct fabric_identity identity)
 {
     uint32_t packed = (uint32_t)identity.incarnation << 16 | identity.member;
@@ -152,7 +161,13 @@ enum pando_status fabric_add_peer(struct fabric *fabric, uint16_t node, enum fab
 enum pando_status fabric_connect_co(struct fabric *fabric, uint16_t node,
                                     struct fabric_endpoint **out)
 {
-    return fabric->ops->connect_co(fabric, node, out);
+    return fabric->ops->connect_co(fabric, node, 0, out);
+}
+
+enum pando_status fabric_connect_window_co(struct fabric *fabric, uint16_t node, uint64_t window,
+                                           struct fabric_endpoint **out)
+{
+    return fabric->ops->connect_co(fabric, node, window, out);
 }
 
 void fabric_disconnect_co(struct fabric_endpoint *endpoint)
@@ -171,13 +186,14 @@ enum pando_status fabric_reconnect_co(struct fabric_endpoint *endpoint)
     return endpoint->ops->reconnect_co(endpoint);
 }
 
-enum pando_status fabric_fence_co(struct fabric_endpoint *endpoint, struct fabric_identity identity)
+enum pando_status fabric_fence_co(struct fabric_endpoint *endpoint,
+                                  const struct fabric_ticket *ticket)
 {
-    if (identity.member == 0 || identity.member >= FABRIC_MEMBERS_MAX)
+    if (ticket->who.member == 0 || ticket->who.member >= FABRIC_MEMBERS_MAX)
         return PANDO_INVALID;
     if (endpoint->broken)
         return PANDO_BROKEN;
-    return endpoint->ops->fence_co(endpoint, identity);
+    return endpoint->ops->fence_co(endpoint, ticket);
 }
 
 void fabric_serve(struct fabric *fabric, fabric_handler handler, void *context)
@@ -193,20 +209,18 @@ void fabric_answer(struct fabric *fabric, struct fabric_answerer *answerer)
     rt_latch_unlock(&fabric->answer_latch);
 }
 
+static bool answers(const void *answerer)
+{
+    return atomic_load(&((const struct fabric_answerer *)answerer)->running) > 0;
+}
+
 void fabric_answer_end_co(struct fabric *fabric, struct fabric_answerer *answerer)
 {
-    unsigned running;
     rt_latch_lock(&fabric->answer_latch);
     if (fabric->answerer == answerer)
         fabric->answerer = NULL;
-    running = answerer->running;
     rt_latch_unlock(&fabric->answer_latch);
-    while (running > 0) {
-        rt_sleep_co(ANSWER_PAUSE_NS);
-        rt_latch_lock(&fabric->answer_latch);
-        running = answerer->running;
-        rt_latch_unlock(&fabric->answer_latch);
-    }
+    (void)rt_waitq_while_co(&fabric->ended, answers, answerer, RT_NEVER);
 }
 
 /* Who answers that method, counted in; NULL: the process's handler. */
@@ -217,9 +231,19 @@ static struct fabric_answerer *answerer_take(struct fabric *fabric, uint16_t met
     if (answerer != NULL && answerer->method != method)
         answerer = NULL;
     if (answerer != NULL)
-        answerer->running++;
+        atomic_fetch_add(&answerer->running, 1);
     rt_latch_unlock(&fabric->answer_latch);
     return answerer;
+}
+
+/* It may be gone when this returns. Somebody can wait for its end only if it is not asked any more. */
+static void answerer_give(struct fabric *fabric, struct fabric_answerer *answerer)
+{
+    rt_latch_lock(&fabric->answer_latch);
+    bool ended = atomic_fetch_sub(&answerer->running, 1) == 1 && fabric->answerer != answerer;
+    rt_latch_unlock(&fabric->answer_latch);
+    if (ended)
+        rt_waitq_wake_all(&fabric->ended);
 }
 
 enum pando_status fabric_serve_request(struct fabric *fabric, struct fabric_request *request)
@@ -230,9 +254,7 @@ enum pando_status fabric_serve_request(struct fabric *fabric, struct fabric_requ
     request->reply_size = 0;
     if (answerer != NULL) {
         status = answerer->handler(answerer->context, request);
-        rt_latch_lock(&fabric->answer_latch);
-        answerer->running--;
-        rt_latch_unlock(&fabric->answer_latch);
+        answerer_give(fabric, answerer);
     } else if (fabric->handler != NULL) {
         status = fabric->handler(fabric->handler_context, request);
     } else {
@@ -337,14 +359,30 @@ bool fabric_fenced(const struct fabric *fabric, struct fabric_identity identity)
     return fabric->window != NULL && window_fenced(fabric->window, identity);
 }
 
-void fabric_saw(const struct fabric *fabric, struct fabric_identity identity)
+void fabric_note_member(const struct fabric *fabric, struct fabric_identity identity)
 {
     if (fabric->window != NULL)
-        (void)window_admit(fabric->window, identity);
+        window_note_member(fabric->window, identity);
+}
+
+enum pando_status fabric_reload(struct fabric *fabric, char *text, size_t text_bytes)
+{
+    text[0] = '\0';
+    if (fabric->ops->reload == NULL)
+        return PANDO_UNSUPPORTED;
+    return fabric->ops->reload(fabric, text, text_bytes);
+}
+
+void fabric_connect_error(struct fabric *fabric, uint16_t node, char *out, size_t size)
+{
+    out[0] = '\0';
+    if (fabric->ops->trouble != NULL)
+        fabric->ops->trouble(fabric, node, out, size);
 }
 
 void fabric_close(struct fabric *fabric)
 {
+    fabric_attend_close(fabric);
     fabric->ops->close(fabric);
 }
 
@@ -373,6 +411,29 @@ enum pando_status fabric_window_check(uint16_t node, enum fabric_target target, 
     return PANDO_INVALID;
 }
 
+enum pando_status fabric_window_admit(struct fabric *fabric, uint64_t expected,
+                                      struct fabric_identity from, uint64_t now_ns)
+{
+    struct fabric_refusal refusal = {.from = from, .expected = expected, .at_ns = now_ns};
+    if (fabric->target != FABRIC_MEMORY || expected == 0 || expected == fabric_window_id(fabric))
+        return PANDO_OK;
+    atomic_fetch_add_explicit(&fabric->refusals, 1, memory_order_relaxed);
+    if (fabric->on_refusal != NULL)
+        fabric->on_refusal(fabric->refusal_context, &refusal);
+    return PANDO_INVALID;
+}
+
+void fabric_on_window_refusal(struct fabric *fabric, fabric_refusal_fn told, void *context)
+{
+    fabric->on_refusal = told;
+    fabric->refusal_context = context;
+}
+
+uint64_t fabric_window_refusals(const struct fabric *fabric)
+{
+    return atomic_load_explicit(&fabric->refusals, memory_order_relaxed);
+}
+
 struct fabric_counters *fabric_endpoint_counters(struct fabric_endpoint *endpoint)
 {
     return &endpoint->counters;
@@ -380,12 +441,5 @@ struct fabric_counters *fabric_endpoint_counters(struct fabric_endpoint *endpoin
 
 void fabric_counters_add(struct fabric_counters *sum, const struct fabric_counters *more)
 {
-    sum->lists += more->lists;
-    sum->reads += more->reads;
-    sum->writes += more->writes;
-    sum->atomics += more->atomics;
-    sum->calls += more->calls;
-    sum->bytes_out += more->bytes_out;
-    sum->bytes_in += more->bytes_in;
-    sum->retries += more->retries;
+    counters_add(sum, more);
 }

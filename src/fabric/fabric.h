@@ -36,6 +36,7 @@
 #ifndef FABRIC_FABRIC_H
 #define FABRIC_FABRIC_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -55,7 +56,8 @@ enum {
     FABRIC_OUTSTANDING_MAX = 16 * 1024,  /* lists in flight on an endpoint; more get AGAIN */
     FABRIC_MEMBERS_MAX = 1024,           /* identities that can be fenced: members 1 to 1023 */
     FABRIC_LOCATION_MAX = 96,            /* bytes of a location, its final NUL included */
-    FABRIC_NODE_UNKNOWN = 0xffff,        /* of a process that is told its node id later */
+    FABRIC_SEAL_BYTES = 16,
+    FABRIC_NODE_UNKNOWN = 0xffff, /* of a process that is told its node id later */
 };
 
 /* ---- addresses ------------------------------------------------------------------------------- */
@@ -182,9 +184,20 @@ void fabric_set_identity(struct fabric *fabric, struct fabric_identity identity)
 
 /* Connects this loop to a node. FENCED: this identity is not let in any more. NOT_FOUND: nobody
  * said where it is. BROKEN, TIMEOUT: nobody answers there. DENIED: wrong secret or no permission.
- */
+ * BUSY (shm and sim): another process is connected as this member, whatever its incarnation; it has
+ * to disconnect, or to be fenced. */
 PANDO_MUST_CHECK enum pando_status fabric_connect_co(struct fabric *fabric, uint16_t node,
                                                      struct fabric_endpoint **out);
+
+/* The same to a memory node that has to have the window of this id, 0 for any. INVALID: it has another
+ * one, and has let nobody in. */
+PANDO_MUST_CHECK enum pando_status fabric_connect_window_co(struct fabric *fabric, uint16_t node,
+                                                            uint64_t window,
+                                                            struct fabric_endpoint **out);
+
+/* Why connecting to a node failed the last time: what is wrong and what to do, in one line without
+ * the node's name; "" where the status says it all. Any thread. */
+void fabric_connect_error(struct fabric *fabric, uint16_t node, char *out, size_t size);
 
 /* No list or call may be outstanding. */
 void fabric_disconnect_co(struct fabric_endpoint *endpoint);
@@ -198,12 +211,45 @@ bool fabric_broken(const struct fabric_endpoint *endpoint);
  * window answers than the one that was connected; nothing was sent to it. */
 PANDO_MUST_CHECK enum pando_status fabric_reconnect_co(struct fabric_endpoint *endpoint);
 
-/* When it returns OK, nothing that this identity (or an earlier incarnation of the member) has sent
- * or will send takes effect at this endpoint's target. The target remembers it over a restart.
- * UNSUPPORTED: that peer cannot be fenced from here (say, a process one may not kill), so nobody
- * may take over from it. */
+/* What a memory node says about a member, sealed so that others of the pool can check it (seal.c). */
+enum fabric_seal {
+    FABRIC_SEAL_FENCE,  /* this incarnation is dead and may be fenced: a ticket */
+    FABRIC_SEAL_MEMBER, /* this incarnation has joined: a pass */
+};
+struct fabric_ticket {
+    struct fabric_identity who;
+    uint8_t seal[FABRIC_SEAL_BYTES];
+};
+
+/* The pool that seals are about, once it is known; 0 before. Any thread. */
+void fabric_set_pool(struct fabric *fabric, uint64_t pool);
+
+/* Making one is for the node that has the heartbeats, and for tests. Any thread. */
+PANDO_MUST_CHECK enum pando_status fabric_seal_make(const struct fabric *fabric,
+                                                    enum fabric_seal about,
+                                                    struct fabric_identity who,
+                                                    struct fabric_ticket *out);
+
+/* DENIED: it is about something else, another identity or another pool, or nobody made it. */
+PANDO_MUST_CHECK enum pando_status fabric_seal_check(const struct fabric *fabric,
+                                                     enum fabric_seal about,
+                                                     const struct fabric_ticket *ticket);
+
+/* The same of a member and a table: that it drops that one. */
+PANDO_MUST_CHECK enum pando_status fabric_seal_make_drop(const struct fabric *fabric,
+                                                         struct fabric_identity who, uint32_t table,
+                                                         struct fabric_ticket *out);
+PANDO_MUST_CHECK enum pando_status fabric_seal_check_drop(const struct fabric *fabric,
+                                                          uint32_t table,
+                                                          const struct fabric_ticket *ticket);
+
+/* When it returns OK, nothing that the ticket's identity (or an earlier incarnation of the member) has
+ * sent or will send takes effect at this endpoint's target. The target remembers it over a restart.
+ * DENIED: the ticket is not for this identity, or not of this pool; nothing was fenced.
+ * AGAIN: the target is serving too many fences of this endpoint. UNSUPPORTED: that peer cannot be
+ * fenced from here (say, a process one may not kill), so nobody may take over from it. */
 PANDO_MUST_CHECK enum pando_status fabric_fence_co(struct fabric_endpoint *endpoint,
-                                                   struct fabric_identity identity);
+                                                   const struct fabric_ticket *ticket);
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
@@ -222,13 +268,29 @@ typedef enum pando_status (*fabric_handler)(void *context, struct fabric_request
 /* Sets what answers calls to this process; before it listens. */
 void fabric_serve(struct fabric *fabric, fabric_handler handler, void *context);
 
+/* A client was refused because it expects another window than this memory node's. */
+struct fabric_refusal {
+    struct fabric_identity from;
+    uint64_t expected; /* the window's id */
+    uint64_t at_ns;
+};
+
+/* Is told of one. Does not suspend; on any thread. */
+typedef void (*fabric_refusal_fn)(void *context, const struct fabric_refusal *refusal);
+
+/* Sets who is told; before it listens. */
+void fabric_on_window_refusal(struct fabric *fabric, fabric_refusal_fn told, void *context);
+
+/* How many were refused. Any thread. */
+uint64_t fabric_window_refusals(const struct fabric *fabric);
+
 /* One method that is answered by somebody else than the rest, who comes and goes while the process
  * listens: a member, which may live in the process of a memory node. Memory of the caller. */
 struct fabric_answerer {
     uint16_t method;
     fabric_handler handler;
     void *context;
-    unsigned running; /* the fabric's; calls that are being answered */
+    atomic_uint running; /* the fabric's; calls that are being answered */
 };
 
 /* From now on, and in place of whoever did so before. Any thread. */
@@ -236,6 +298,17 @@ void fabric_answer(struct fabric *fabric, struct fabric_answerer *answerer);
 
 /* When it returns, none of its calls is running, and none will. OK also if it never began. */
 void fabric_answer_end_co(struct fabric *fabric, struct fabric_answerer *answerer);
+
+/* Runs attend(fabric) as a task beside the calls, on a loop that serves them, unless one such task
+ * runs already; if the fabric does not serve yet, when it does. The task waits by fabric_rest_co, and
+ * ends soon when that says false: the fabric closes. Nothing runs where no loop serves (an embedded
+ * pool). Any thread. */
+void fabric_attend(struct fabric *fabric, void (*attend)(struct fabric *fabric));
+bool fabric_rest_co(struct fabric *fabric, uint64_t until_ns);
+
+/* Memory for that task: zeroed at the first call, the same at each later one, freed with the fabric.
+ * NULL: no memory. Before the fabric listens. */
+void *fabric_attendant_memory(struct fabric *fabric, size_t bytes);
 
 /* Sends a request and waits for the reply, of which up to reply_capacity bytes are stored and whose
  * size goes to *reply_size. A transport failure is BROKEN or TIMEOUT, and the call may have been
@@ -274,9 +347,17 @@ PANDO_MUST_CHECK enum pando_status fabric_self_write(struct fabric *fabric, uint
 /* Whether this identity is shut out at this process's window. */
 bool fabric_fenced(const struct fabric *fabric, struct fabric_identity identity);
 
-/* Says that this identity has been seen in the pool: its member's earlier incarnations are over. Call
- * it for members that may not have connected here, so that their fences do not grow old. */
-void fabric_saw(const struct fabric *fabric, struct fabric_identity identity);
+/* Says that this identity is a member of the pool, which the caller knows from the heartbeats or from
+ * its pass: its member's earlier incarnations are over. Call it for every member, so that their fences
+ * do not grow old. */
+void fabric_note_member(const struct fabric *fabric, struct fabric_identity identity);
+
+/* Reads the files of its secrets and certificates again (tcp, verbs), for connections made from now
+ * on; those that stand go on. `text` then has one line about what is in use, or "", or about what is
+ * wrong with the files: then everything stays as it was. UNSUPPORTED: this fabric has no such files.
+ * Any thread that may block; never suspends. */
+PANDO_MUST_CHECK enum pando_status fabric_reload(struct fabric *fabric, char *text,
+                                                 size_t text_bytes);
 
 /* Closes the process's part of the fabric; every endpoint is disconnected by then. */
 void fabric_close(struct fabric *fabric);
@@ -299,6 +380,7 @@ struct fabric_counters {
 struct fabric_served {
     uint64_t connections; /* now */
     uint64_t lists, operations;
+    uint64_t evicted; /* connections that proved nothing and had to make room */
 };
 
 /* The kind of node at the other end. */

@@ -1,5 +1,5 @@
 /*
- * fabric_int.h - what a backend implements. Few operations, all mandatory.
+ * fabric_int.h - what a backend implements. Few operations, mandatory but for the last two.
  */
 #ifndef FABRIC_FABRIC_INT_H
 #define FABRIC_FABRIC_INT_H
@@ -11,7 +11,7 @@
 struct fabric_ops {
     enum pando_status (*add_peer)(struct fabric *fabric, uint16_t node, enum fabric_target target,
                                   const char *location);
-    enum pando_status (*connect_co)(struct fabric *fabric, uint16_t node,
+    enum pando_status (*connect_co)(struct fabric *fabric, uint16_t node, uint64_t window,
                                     struct fabric_endpoint **out);
     void (*disconnect_co)(struct fabric_endpoint *endpoint);
     enum pando_status (*reconnect_co)(struct fabric_endpoint *endpoint);
@@ -21,14 +21,18 @@ struct fabric_ops {
                                  struct slice body, void *reply, uint32_t reply_capacity,
                                  uint32_t *reply_size);
     enum pando_status (*fence_co)(struct fabric_endpoint *endpoint,
-                                  struct fabric_identity identity);
+                                  const struct fabric_ticket *ticket);
     enum pando_status (*self_read)(struct fabric *fabric, uint64_t offset, void *to, size_t size);
     enum pando_status (*self_write)(struct fabric *fabric, uint64_t offset, const void *from,
                                     size_t size);
     void (*close)(struct fabric *fabric);
+    /* NULL: there are no files to read again, nothing is known. */
+    enum pando_status (*reload)(struct fabric *fabric, char *text, size_t text_bytes);
+    void (*trouble)(struct fabric *fabric, uint16_t node, char *out, size_t size);
 };
 
 struct window;
+struct credentials;
 
 /* First member of every backend's own struct. */
 struct fabric {
@@ -44,9 +48,31 @@ struct fabric {
     _Atomic uint32_t identity; /* incarnation << 16 | member */
     fabric_handler handler;
     void *handler_context;
+    fabric_refusal_fn on_refusal; /* NULL: nobody wants to know */
+    void *refusal_context;
+    _Atomic uint64_t refusals; /* of clients that expect another window */
     struct rt_latch answer_latch;
     struct fabric_answerer *answerer; /* NULL: nobody; under the latch, as is how much it runs */
+    struct rt_waitq ended;            /* an answerer's last call, or the task of attend.c */
+
+    /* seal.c */
+    struct credentials *credentials; /* NULL: there is no secret */
+    _Atomic uint64_t pool;
+    _Atomic uint64_t refused; /* fences without a ticket */
+
+    /* attend.c; under the latch */
+    struct rt_loop *home; /* where the task runs; NULL: nowhere */
+    struct rt_message attend_message;
+    void (*attend)(struct fabric *fabric);
+    struct rt_task *attendant;
+    atomic_bool attending;
+    bool again, closing; /* again: it is wanted anew when it ends */
+    void *kept;          /* freed by the backend */
 };
+
+/* What all backends' begin with. The struct is all zero. */
+void fabric_init(struct fabric *fabric, const struct fabric_ops *ops, uint16_t node,
+                 enum fabric_target target);
 
 struct fabric_endpoint {
     const struct fabric_ops *ops;
@@ -55,7 +81,7 @@ struct fabric_endpoint {
     uint16_t node;
     enum fabric_target target;
     bool broken;
-    uint64_t window; /* id of the target's window, 0 until connected */
+    uint64_t window; /* id of the target's window; until connected the expected one, 0 for any */
     uint32_t outstanding;
     struct fabric_identity identity; /* under which it connected */
     struct fabric_counters counters;
@@ -65,6 +91,22 @@ struct fabric_endpoint {
  * was connected before now has another window, so what it held is not there. */
 PANDO_MUST_CHECK enum pando_status fabric_window_check(uint16_t node, enum fabric_target target,
                                                        uint64_t before, uint64_t found);
+
+/* Whether this process lets a client in that expects the window of this id, 0 for any. INVALID: this is
+ * a memory node with another one; the refusal was counted, and the memory node's own part told of it. */
+PANDO_MUST_CHECK enum pando_status fabric_window_admit(struct fabric *fabric, uint64_t expected,
+                                                       struct fabric_identity from,
+                                                       uint64_t now_ns);
+
+/* Whether the process whose fabric this is fences on such a ticket. INVALID: no such member; DENIED. */
+PANDO_MUST_CHECK enum pando_status fabric_fence_check(struct fabric *fabric,
+                                                      const struct fabric_ticket *ticket);
+
+/* attend.c, for backends: the loop on which the task may run; the fabric is about to close; and on
+ * each loop that serves, before it ends: waits for the task's end. */
+void fabric_attend_from(struct fabric *fabric, struct rt_loop *home);
+void fabric_attend_close(struct fabric *fabric);
+void fabric_attend_end_co(struct fabric *fabric);
 
 struct fabric_identity fabric_identity_now(const struct fabric *fabric);
 

@@ -7,6 +7,8 @@
 
 #include "pool/block_fmt.h"
 #include "pool/broken.h"
+#include "pool/members_int.h"
+#include "pool/memory_int.h"
 #include "pool/pool_int.h"
 
 enum {
@@ -40,7 +42,7 @@ enum pando_status pool_tenure_free_co(struct pool_session *session, const struct
         fabric_address_offset(block->address) + POOL_BLOCK_VERSION, words, sizeof(words));
     /* May be repeated: the block is ours until we return it or use it again. */
     enum pando_status status =
-        pool_submit_again_co(session, fabric_address_node(block->address), &write, 1);
+        pool_submit_again_co(session, pool_node_of(session->pool, block->address), &write, 1);
     if (status != PANDO_OK)
         stock_lost(session->pool->stock);
     return status;
@@ -61,15 +63,22 @@ bool pool_granted_ok(const struct pool *pool, uint16_t node, uint64_t address, u
     const struct pool_superblock *super = &pool->supers[node];
     uint64_t offset = fabric_address_offset(address);
     uint64_t end = super->heap_offset + super->chunks * POOL_CHUNK_BYTES;
-    return fabric_address_node(address) == node && offset >= super->heap_offset && offset <= end &&
+    return pool_node_of(pool, address) == node && offset >= super->heap_offset && offset <= end &&
            bytes <= end - offset;
 }
 
+bool pool_address_ok(const struct pool *pool, fabric_address address, uint64_t bytes)
+{
+    uint16_t node = pool_node_of(pool, address);
+    return node < pool->nodes && address % 8 == 0 && pool_granted_ok(pool, node, address, bytes);
+}
+
+/* Takes the first block that was granted, and puts the others on their shelf. */
 static enum pando_status shelve(struct pool *pool, uint16_t node, uint32_t block_bytes,
-                                const uint8_t *bytes, uint32_t size)
+                                const uint8_t *bytes, uint32_t size, struct pool_block *first)
 {
     struct pool_grant_reply reply;
-    struct pool_block block;
+    struct pool_block block = {0};
 
     if (size < sizeof(reply))
         return PANDO_CORRUPT;
@@ -77,21 +86,25 @@ static enum pando_status shelve(struct pool *pool, uint16_t node, uint32_t block
     if (reply.blocks == 0 || reply.blocks > REFILL_BLOCKS ||
         size != sizeof(reply) + (size_t)reply.blocks * sizeof(block))
         return PANDO_CORRUPT;
-    /* The node's first is to be taken first: it came back last, and is most likely in some cache. */
+    /* The node's first is taken first: it came back last, and is most likely in some cache. */
     for (uint32_t i = reply.blocks; i-- > 0;) {
         memcpy(&block, bytes + sizeof(reply) + i * sizeof(block), sizeof(block));
         if (!pool_granted_ok(pool, node, block.address, block_bytes))
             return PANDO_CORRUPT;
-        if (!stock_add(pool->stock, block_bytes, &block))
-            return PANDO_NO_MEMORY;
+        if (i > 0)
+            stock_add(pool->stock, block_bytes, &block);
     }
+    *first = block;
+    pool_room_granted(pool, node, reply.chunks);
     return PANDO_OK;
 }
 
+/* Asks the node for the block that is wanted, and for more if they can be kept at hand. */
 static enum pando_status refill_co(struct pool_session *session, uint16_t node,
-                                   uint32_t block_bytes)
+                                   uint32_t block_bytes, struct pool_block *block)
 {
-    uint32_t most = REFILL_BYTES / block_bytes;
+    uint32_t most =
+        stock_keeps(session->pool->stock, node, block_bytes) ? REFILL_BYTES / block_bytes : 1;
     struct pool_grant_request request = {.block_bytes = block_bytes,
                                          .blocks_max = most > REFILL_BLOCKS ? REFILL_BLOCKS
                                                        : most == 0          ? 1
@@ -105,13 +118,14 @@ static enum pando_status refill_co(struct pool_session *session, uint16_t node,
     uint8_t *reply = malloc(capacity);
     if (reply == NULL)
         return PANDO_NO_MEMORY;
-    status = fabric_call_co(pool_endpoint(session, node), POOL_GRANT,
-                            slice_of(&request, sizeof(request)), reply, capacity, &size);
+    status = pool_grant_co(session, node, &request, reply, capacity, &size);
     if (status == PANDO_FENCED)
         pool_set_fenced(session->pool);
     if (status == PANDO_OK)
-        status = shelve(session->pool, node, block_bytes, reply, size);
-    else if (status != PANDO_FULL)
+        status = shelve(session->pool, node, block_bytes, reply, size, block);
+    if (status == PANDO_FULL)
+        pool_room_refused(session->pool, node, block_bytes);
+    else if (status != PANDO_OK)
         stock_lost(session->pool->stock); /* blocks may have been granted all the same */
     free(reply);
     return status;
@@ -124,14 +138,25 @@ static enum pando_status alloc_on_co(struct pool_session *session, uint16_t node
     while (!stock_take(stock, node, block_bytes, block)) {
         if (!stock_refill_begin_co(stock, node, block_bytes))
             continue;
-        enum pando_status status = refill_co(session, node, block_bytes);
+        enum pando_status status = refill_co(session, node, block_bytes, block);
         stock_refill_end(stock, node, block_bytes);
         if (status != PANDO_OK)
             return status;
+        break;
     }
     if (pool_broken.floor)
         block->version = 0;
     return PANDO_OK;
+}
+
+/* Without asking a node that was full a moment ago. */
+static enum pando_status alloc_lightly_co(struct pool_session *session, uint16_t node,
+                                          uint32_t block_bytes, struct pool_block *block)
+{
+    struct pool *pool = session->pool;
+    if (!pool_room_none(pool, node, block_bytes))
+        return alloc_on_co(session, node, block_bytes, block);
+    return stock_take(pool->stock, node, block_bytes, block) ? PANDO_OK : PANDO_FULL;
 }
 
 /* Whether it is the node's fault alone. */
@@ -157,8 +182,9 @@ static bool silent(const struct pool_session *session, uint16_t node)
 }
 
 /* Blocks at hand are of no use if their node cannot be reached: that is looked at before. */
-static enum pando_status ask_co(struct pool_session *session, uint16_t node, pool_alloc_fn fn,
-                                uint32_t block_bytes, struct pool_block *block)
+static enum pando_status alloc_at_node_co(struct pool_session *session, uint16_t node,
+                                          pool_alloc_fn fn, uint32_t block_bytes,
+                                          struct pool_block *block)
 {
     uint64_t *until_ns = &session->silent_until_ns[node];
     enum pando_status status = PANDO_OK;
@@ -186,7 +212,7 @@ enum pando_status pool_alloc_anywhere_co(struct pool_session *session, uint16_t 
                 left_out = node;
             continue;
         }
-        status = ask_co(session, node, fn, block_bytes, block);
+        status = alloc_at_node_co(session, node, fn, block_bytes, block);
         if (unreachable(status))
             failed = status;
         else if (status != PANDO_FULL)
@@ -194,7 +220,7 @@ enum pando_status pool_alloc_anywhere_co(struct pool_session *session, uint16_t 
     }
     /* The others have nothing: one that was silent may be back. */
     if (left_out != POOL_ANY_NODE) {
-        status = ask_co(session, left_out, fn, block_bytes, block);
+        status = alloc_at_node_co(session, left_out, fn, block_bytes, block);
         if (unreachable(status))
             failed = status;
         else if (status != PANDO_FULL)
@@ -203,33 +229,41 @@ enum pando_status pool_alloc_anywhere_co(struct pool_session *session, uint16_t 
     return failed;
 }
 
-static enum pando_status alloc_once_co(struct pool_session *session, uint16_t node,
-                                       uint32_t block_bytes, struct pool_block *block)
+/* On any node, whose turn it is first. */
+static enum pando_status alloc_any_co(struct pool_session *session, pool_alloc_fn fn,
+                                      uint32_t block_bytes, struct pool_block *block)
 {
-    uint16_t nodes = session->pool->nodes;
-    if (node != POOL_ANY_NODE)
-        return alloc_on_co(session, node, block_bytes, block);
-    uint16_t first = session->next_node;
-    session->next_node = (uint16_t)((first + 1) % nodes);
-    enum pando_status status =
-        pool_alloc_anywhere_co(session, first, alloc_on_co, block_bytes, block);
-    if (status == PANDO_OK && fabric_address_node(block->address) != first)
-        session->next_node = (uint16_t)((fabric_address_node(block->address) + 1) % nodes);
+    uint16_t first = pool_turn_next(session->pool, session->credits);
+    /* One that does not answer loses its turn. */
+    for (uint16_t i = 1; i < session->pool->nodes && silent(session, first); i++)
+        first = pool_turn_next(session->pool, session->credits);
+    enum pando_status status = pool_alloc_anywhere_co(session, first, fn, block_bytes, block);
+    if (status == PANDO_OK && pool_node_of(session->pool, block->address) != first)
+        pool_turn_moved(session->pool, session->credits, first,
+                        pool_node_of(session->pool, block->address));
     return status;
 }
 
-enum pando_status pool_alloc_co(struct pool_session *session, uint16_t node, uint32_t block_bytes,
+enum pando_status pool_alloc_co(struct pool_session *session, uint16_t bank, uint32_t block_bytes,
                                 struct pool_block *block)
 {
+    bool any = bank == POOL_ANY_NODE;
+    uint16_t node = any ? 0 : pool_view_node(session->pool, bank);
     if (block_bytes == 0 || block_bytes % 64 != 0 || block_bytes > POOL_BLOCK_MAX)
         return PANDO_INVALID;
-    if (node != POOL_ANY_NODE && node >= session->pool->nodes)
+    if (node >= session->pool->nodes)
         return PANDO_RANGE;
     if (pool_alloc_fails(session->pool, true))
         return PANDO_FULL;
-    enum pando_status status = alloc_once_co(session, node, block_bytes, block);
-    /* Blocks of other sizes that lie here unused may be what is missing. */
-    if (status == PANDO_FULL && stock_return_co(session, true) > 0)
-        status = alloc_once_co(session, node, block_bytes, block);
-    return status;
+    if (!any)
+        return silent(session, node)
+                   ? PANDO_BROKEN
+                   : alloc_at_node_co(session, node, alloc_lightly_co, block_bytes, block);
+    enum pando_status status = alloc_any_co(session, alloc_lightly_co, block_bytes, block);
+    if (status != PANDO_FULL)
+        return status;
+    /* Blocks of other sizes that lie here unused may be what is missing; and some node may not be full any
+     * more. */
+    (void)stock_return_co(session, true);
+    return alloc_any_co(session, alloc_on_co, block_bytes, block);
 }

@@ -10,6 +10,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "pool/members_int.h"
 #include "pool/memnode.h"
 #include "pool/peer_fmt.h"
 #include "pool/pool_int.h"
@@ -19,13 +20,10 @@ _Static_assert((int)POOL_CALL_BYTES_MAX ==
                    FABRIC_CALL_BYTES_MAX - (int)sizeof(struct pool_peer_request),
                "the rest of a call");
 
-static const uint64_t PAUSE_NS = RT_NS_PER_MS;
-static const uint64_t OPENING_PAUSE_NS = 100 * RT_NS_PER_US;
-
 struct pool_answer {
     struct list link;
     uint16_t table;
-    unsigned running;
+    atomic_uint running; /* changed under the latch */
     pool_answer_fn fn;
     void *context;
 };
@@ -37,15 +35,21 @@ struct answering {
     struct rt_loop *loop;
     struct pool_session *session; /* NULL: the last try to open one failed */
     bool opening;
+    struct rt_waitq opened; /* or it could not be */
     struct rt_countdown *closed;
 };
 
 /* ---- who answers ----------------------------------------------------------------------------- */
 
+static struct list *bucket_of(struct pool *pool, uint16_t table)
+{
+    return &pool->answers[table % POOL_ANSWER_BUCKETS];
+}
+
 /* With the latch held. */
 static struct pool_answer *find(struct pool *pool, uint16_t table)
 {
-    list_for_each (link, &pool->answers) {
+    list_for_each (link, bucket_of(pool, table)) {
         struct pool_answer *answer = container_of(link, struct pool_answer, link);
         if (answer->table == table)
             return answer;
@@ -58,32 +62,33 @@ enum pando_status pool_answer(struct pool *pool, uint16_t table, pool_answer_fn 
     struct pool_answer *answer = calloc(1, sizeof(*answer));
     if (answer == NULL)
         return PANDO_NO_MEMORY;
-    *answer = (struct pool_answer){.table = table, .fn = fn, .context = context};
+    answer->table = table;
+    answer->fn = fn;
+    answer->context = context;
     rt_latch_lock(&pool->latch);
     bool taken = find(pool, table) != NULL;
     if (!taken)
-        list_push_back(&pool->answers, &answer->link);
+        list_push_back(bucket_of(pool, table), &answer->link);
     rt_latch_unlock(&pool->latch);
     if (taken)
         free(answer);
     return taken ? PANDO_EXISTS : PANDO_OK;
 }
 
-void pool_answer_no_more_co(struct pool *pool, uint16_t table)
+static bool runs(const void *answer)
+{
+    return atomic_load(&((const struct pool_answer *)answer)->running) > 0;
+}
+
+void pool_answer_stop_co(struct pool *pool, uint16_t table)
 {
     rt_latch_lock(&pool->latch);
     struct pool_answer *answer = find(pool, table);
     if (answer != NULL)
         list_remove(&answer->link);
-    bool running = answer != NULL && answer->running > 0;
     rt_latch_unlock(&pool->latch);
-    while (running) {
-        /* A wake-up between the look and the wait would be missed: look again soon. */
-        (void)rt_waitq_wait_co(&pool->answered, rt_now_ns() + PAUSE_NS);
-        rt_latch_lock(&pool->latch);
-        running = answer->running > 0;
-        rt_latch_unlock(&pool->latch);
-    }
+    if (answer != NULL)
+        (void)rt_waitq_while_co(&pool->answered, runs, answer, RT_NEVER);
     free(answer);
 }
 
@@ -92,7 +97,7 @@ static struct pool_answer *enter(struct pool *pool, uint16_t table)
     rt_latch_lock(&pool->latch);
     struct pool_answer *answer = find(pool, table);
     if (answer != NULL)
-        answer->running++;
+        atomic_fetch_add(&answer->running, 1);
     rt_latch_unlock(&pool->latch);
     return answer;
 }
@@ -101,9 +106,10 @@ static struct pool_answer *enter(struct pool *pool, uint16_t table)
 static void leave(struct pool *pool, struct pool_answer *answer)
 {
     rt_latch_lock(&pool->latch);
-    bool last = --answer->running == 0;
+    bool awaited = list_empty(&answer->link); /* by pool_answer_stop_co */
+    bool last = atomic_fetch_sub(&answer->running, 1) == 1;
     rt_latch_unlock(&pool->latch);
-    if (last)
+    if (last && awaited)
         rt_waitq_wake_all(&pool->answered);
 }
 
@@ -139,10 +145,16 @@ static struct answering *answering_of_loop(struct pool *pool)
     if (answering == NULL)
         return NULL;
     answering->loop = loop;
+    rt_waitq_init(&answering->opened);
     rt_latch_lock(&pool->latch);
     list_push_back(&pool->answering, &answering->link);
     rt_latch_unlock(&pool->latch);
     return answering;
+}
+
+static bool opening(const void *answering)
+{
+    return ((const struct answering *)answering)->opening;
 }
 
 static struct pool_session *session_of_loop_co(struct pool *pool)
@@ -150,8 +162,7 @@ static struct pool_session *session_of_loop_co(struct pool *pool)
     struct answering *answering = answering_of_loop(pool);
     if (answering == NULL)
         return NULL;
-    while (answering->opening)
-        rt_sleep_co(OPENING_PAUSE_NS);
+    (void)rt_waitq_while_co(&answering->opened, opening, answering, RT_NEVER);
     if (answering->session != NULL)
         return answering->session;
     struct pool_session *session;
@@ -167,6 +178,7 @@ static struct pool_session *session_of_loop_co(struct pool *pool)
     else
         log_warn("cannot answer another member: no session", log_status("status", status));
     answering->opening = false;
+    rt_waitq_wake_all(&answering->opened);
     return answering->session;
 }
 
@@ -247,7 +259,8 @@ static enum pando_status serve(void *context, struct fabric_request *request)
 
 void pool_answers_init(struct pool *pool)
 {
-    list_init(&pool->answers);
+    for (unsigned i = 0; i < POOL_ANSWER_BUCKETS; i++)
+        list_init(&pool->answers[i]);
     list_init(&pool->answering);
     rt_waitq_init(&pool->answered);
     pool->answerer =
@@ -276,6 +289,8 @@ void pool_answers_end_co(struct pool *pool)
         }
         free(answering);
     }
-    while ((link = list_pop_front(&pool->answers)) != NULL)
-        free(container_of(link, struct pool_answer, link));
+    for (unsigned i = 0; i < POOL_ANSWER_BUCKETS; i++) {
+        while ((link = list_pop_front(&pool->answers[i])) != NULL)
+            free(container_of(link, struct pool_answer, link));
+    }
 }

@@ -8,13 +8,18 @@
 #include <stdbool.h>
 
 struct pool_broken {
-    bool resolve;    /* R11: a list of unknown outcome is always sent again */
-    bool lost_locks; /* R11: a lock table that was lost in a restart is not noticed */
-    bool lease;      /* R13: observers wait for a quarter of a lease only */
-    bool redo;       /* R14: recovery releases the locks before it redoes the intents */
-    bool grace;      /* R22: freed memory is used again at once ... */
-    bool floor;      /* R22: ... and versions begin anew with it */
-    bool old_reads;  /* R22: what a READ brought is believed however old it is */
+    bool resolve;    /* resolve-unknown (R11): a list of unknown outcome is always sent again */
+    bool lost_locks; /* resolve-unknown (R11): a lock table lost in a restart is not noticed */
+    bool lease;      /* heartbeat-lease (R13), fence-ticket (R61): observers wait for a quarter of a
+                      * lease only, and node 0 agrees */
+    bool hasty;      /* heartbeat-lease (R13): the observers only; node 0 does not agree */
+    bool judge;      /* fence-ticket (R61): node 0 gives a ticket for anybody */
+    bool redo;       /* member-recovery (R14): locks are released before the intents are redone */
+    bool kept;       /* member-recovery (R14), intent-first (R18): without a memory node the others'
+                      * locks are all released, also those that its intents may name */
+    bool grace;      /* stale-read-limit (R22): freed memory is used again at once ... */
+    bool floor;      /* stale-read-limit (R22): ... and versions begin anew with it */
+    bool old_reads;  /* stale-read-limit (R22): what a READ brought is believed however old it is */
     bool refusals;   /* a put that got no memory is acknowledged */
 };
 

@@ -39,6 +39,17 @@ static inline size_t cell_payload_bytes(uint64_t header)
     return (size_t)(header >> 48 & 0xfff) * 8;
 }
 
+/* Where one flipped bit would explain that a cell of `size` bytes fails its check. The bit of the payload,
+ * counted from its first byte's lowest one, is in *bit. For a cell that is not valid. */
+enum cell_flip {
+    CELL_FLIP_NONE, /* no single bit explains it */
+    CELL_FLIP_CHECK,
+    CELL_FLIP_HEADER, /* version, size or flags */
+    CELL_FLIP_PAYLOAD,
+};
+enum cell_flip cell_flip_find(const struct cell_place *place, const void *cell, size_t size,
+                              size_t *bit);
+
 /* Whether [cell, cell + available) begins with a whole and valid cell for this place. */
 bool cell_valid(const struct cell_place *place, const void *cell, size_t available);
 

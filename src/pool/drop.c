@@ -6,9 +6,9 @@
  *   3  wait      until every member has said that it uses no table dropped up to that count, or is
  *                no member any more
  *   4  free      the table's memory, by its engine; or by the tenures of all blocks, if a member has died
- *                since the table was made and every member has said that none of its lists is in
- *                doubt: a death leaves blocks that nothing refers to
- *   5  remove    dropping -> free
+ *                since the table was made and every member has said that it knows the outcome of all
+ *                its lists: a death leaves blocks that nothing refers to
+ *   5  remove    dropping -> free (directory_change.c, as the mark)
  *
  * What holds:
  *  - An entry that is being dropped never becomes live again, and its name is found by nobody; another
@@ -30,6 +30,8 @@
  */
 #include <stdlib.h>
 
+#include "pool/directory_int.h"
+#include "pool/members_int.h"
 #include "pool/pool_int.h"
 
 static fabric_address state_address(const struct pool *pool, unsigned slot)
@@ -44,31 +46,12 @@ static fabric_address drops_address(const struct pool *pool)
 
 /* ---- 1, and the next dropper ----------------------------------------------------------------- */
 
-struct mark {
-    const char *name;
-    unsigned slot;
-    uint64_t table;
-};
-
-static enum pando_status mark_locked_co(struct pool_session *session, struct pool_entry *entries,
-                                        void *context)
-{
-    struct mark *mark = context;
-    uint64_t found;
-    mark->slot = pool_entry_find(entries, mark->name);
-    if (mark->slot == POOL_TABLES)
-        return PANDO_NOT_FOUND;
-    mark->table = entries[mark->slot].table;
-    return pool_word_cas_co(session, state_address(session->pool, mark->slot), POOL_ENTRY_LIVE,
-                            pool_dropping_pack(session->pool->identity), &found);
-}
-
 enum pando_status pool_table_mark_co(struct pool_session *session, const char *name, unsigned *slot,
                                      uint64_t *table)
 {
-    struct mark mark = {.name = name};
+    struct pool_marking mark = {.name = name};
     enum pando_status status =
-        name[0] == '#' ? PANDO_NOT_FOUND : pool_directory_change_co(session, mark_locked_co, &mark);
+        name[0] == '#' ? PANDO_NOT_FOUND : pool_entry_mark_co(session, &mark);
     *slot = mark.slot;
     *table = mark.table;
     return status;
@@ -142,11 +125,8 @@ enum pando_status pool_drops_seen_by_all_co(struct pool_session *session, uint64
                                             bool *settled)
 {
     struct pool *pool = session->pool;
-    uint64_t *beats = malloc(POOL_MEMBERS * sizeof(*beats));
-    if (beats == NULL)
-        return PANDO_NO_MEMORY;
-    struct fabric_op read = pool_heartbeats_read(pool, beats);
-    enum pando_status status = pool_submit_co(session, 0, &read, 1);
+    uint64_t *beats;
+    enum pando_status status = pool_heartbeats_co(session, &beats);
     *all = *settled = true;
     for (uint16_t member = 1; member < POOL_MEMBERS && status == PANDO_OK && *all; member++) {
         struct pool_heartbeat beat = pool_heartbeat_unpack(beats[member]);
@@ -164,17 +144,4 @@ enum pando_status pool_drops_seen_by_all_co(struct pool_session *session, uint64
     }
     free(beats);
     return status;
-}
-
-/* ---- 5 --------------------------------------------------------------------------------------- */
-
-static enum pando_status remove_co(struct pool_session *session, void *slot)
-{
-    return pool_entry_free_co(session, *(const unsigned *)slot);
-}
-
-enum pando_status pool_table_remove_co(struct pool_session *session, unsigned slot, uint64_t table)
-{
-    enum pando_status status = pool_table_locked_co(session, slot, table, remove_co, &slot);
-    return status == PANDO_NOT_FOUND ? PANDO_OK : status; /* another has done it */
 }

@@ -2,6 +2,7 @@
  * fail.c - allocations that fail on purpose, for tests and for the checker: what a full pool does at
  * every place where memory is asked for is tested by failing each of them in turn.
  */
+#include "pool/memory_int.h"
 #include "pool/pool_int.h"
 
 static void fail(struct pool *pool, uint64_t first, uint64_t count, bool blocks_only)

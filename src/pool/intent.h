@@ -52,6 +52,12 @@ struct intent {
     struct intent_image images[INTENT_IMAGES_MAX];
 };
 
+/* Whether it has no images: a guard (intent_fmt.h). */
+static inline bool intent_is_guard(const struct intent *intent)
+{
+    return intent->image_count == 0;
+}
+
 /* False when there is no whole and sound intent in these bytes. */
 bool intent_read(struct intent *intent, uint64_t pool, fabric_address slot, const void *bytes,
                  size_t size);

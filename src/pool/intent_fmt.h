@@ -14,10 +14,17 @@
  *          images: address 8, bytes 4, zero 4, then the bytes, padded to 8
  *
  * A home lock at address 0 is none: what only one member ever writes needs no lock. Its word still says
- * who that is. Such an intent counts as long as it is there.
+ * who that is. Such an intent counts as long as it is there. If it has images for several nodes, it lies on node
+ * 0, without which there is no recovery; or on that of an image through which alone the others are found,
+ * so that nobody comes to them while that node, and the intent with it, cannot be read.
  *
  * Any other counts only while its home lock still holds its word. It is cleared before any of its
  * locks is released, and the home lock is released last.
+ *
+ * One without images is a guard. An intent may name locks on other nodes than its own. Each of these has a
+ * guard, which names the locks there, the first of them as home lock. A guard is written before the
+ * intent and cleared after it, before its locks are released. So a node that lost its lock table finds
+ * on itself every lock word that an intent may still rely on.
  */
 #ifndef POOL_INTENT_FMT_H
 #define POOL_INTENT_FMT_H

@@ -1,8 +1,10 @@
 /*
- * lock.c - lock words in the tables of the memory nodes (R9 to R12).
+ * lock.c - lock words in the tables of the memory nodes (rules lock-word, resolve-unknown).
  */
+#include "base/assert.h"
 #include "base/prng.h"
 #include "pool/broken.h"
+#include "pool/members_int.h"
 #include "pool/pool_int.h"
 
 static const uint64_t BACKOFF_MIN_NS = 2 * RT_NS_PER_US;
@@ -16,17 +18,18 @@ enum {
 
 const uint64_t pool_lock_frees[POOL_LOCK_DEATHS_MAX + 1] = {0, 1, 2, 3, 4, 5, 6, 7};
 
-fabric_address pool_lock_address(const struct pool *pool, uint16_t node, uint32_t index)
+fabric_address pool_lock_address(const struct pool *pool, uint16_t bank, uint32_t index)
 {
     (void)pool;
-    return fabric_address_make(node, FABRIC_DEVICE + (uint64_t)index * 8);
+    return fabric_address_make(bank, FABRIC_DEVICE + (uint64_t)index * 8);
 }
 
 fabric_address pool_lock_for(const struct pool *pool, fabric_address object)
 {
-    uint16_t node = fabric_address_node(object);
+    uint16_t bank = pool_bank(object), node = pool_view_node(pool, bank);
+    pando_assert(node < pool->nodes);
     uint64_t slots = pool->supers[node].locks - 1;
-    return pool_lock_address(pool, node, 1 + (uint32_t)(hash_u64(object) % slots));
+    return pool_lock_address(pool, bank, 1 + (uint32_t)(hash_u64(object) % slots));
 }
 
 uint64_t pool_lock_new_word(struct pool *pool)
@@ -55,8 +58,8 @@ static enum pando_status owner_gone_co(struct pool_session *session, uint64_t wo
  * stands still. Waiting is enough, but for one case: its owner left or was recovered, and the word
  * stayed (a release that never arrived). Then nobody else will take it away.
  */
-static enum pando_status release_orphan_co(struct pool_session *session, fabric_address address,
-                                           uint64_t word)
+static enum pando_status release_ownerless_co(struct pool_session *session, fabric_address address,
+                                              uint64_t word)
 {
     bool gone = false;
     uint64_t old;
@@ -64,7 +67,7 @@ static enum pando_status release_orphan_co(struct pool_session *session, fabric_
     if (status != PANDO_OK || !gone)
         return status;
     /* The owner is fenced at every target: no release of its can come between. */
-    return pool_word_cas_co(session, address, word, pool_lock_mended(word), &old);
+    return pool_word_cas_co(session, address, word, pool_lock_after_death(word), &old);
 }
 
 enum pando_status pool_lock_backoff_co(struct pool_session *session, fabric_address lock,
@@ -80,9 +83,9 @@ enum pando_status pool_lock_backoff_co(struct pool_session *session, fabric_addr
     if (pool_past(pool, false, &backoff->deadline_ns))
         return PANDO_TIMEOUT;
     backoff->tries++;
-    rt_sleep_co(most / 2 + rt_random() % (most / 2 + 1));
+    rt_sleep_co(most / 2 + rt_random() % (most / 2 + 1)); /* others' processes want it, too */
     if (word != 0 && backoff->tries % LOOKS == 0) {
-        enum pando_status status = release_orphan_co(session, lock, word);
+        enum pando_status status = release_ownerless_co(session, lock, word);
         if (status != PANDO_OK && status != PANDO_BROKEN)
             return status;
     }
@@ -131,7 +134,7 @@ enum pando_status pool_unlock_co(struct pool_session *session, const struct pool
     for (int i = 0; i < RELEASES_AT_ONCE; i++) {
         bool applied = false;
         enum pando_status status =
-            pool_submit_co(session, fabric_address_node(lock->address), &release, 1);
+            pool_submit_co(session, pool_node_of(session->pool, lock->address), &release, 1);
         if (status == PANDO_BROKEN)
             status = pool_resolve_co(session, lock, &applied);
         else if (status == PANDO_OK)
@@ -148,13 +151,14 @@ enum pando_status pool_unlock_co(struct pool_session *session, const struct pool
 enum pando_status pool_resolve_co(struct pool_session *session, const struct pool_lock *lock,
                                   bool *applied)
 {
-    uint16_t node = fabric_address_node(lock->address);
+    uint16_t node = pool_node_of(session->pool, lock->address);
     uint64_t life = session->pool->supers[node].locks_life, life_now, word;
     enum pando_status status = pool_reconnect_co(session, node);
     if (status != PANDO_OK)
         return status;
-    fabric_address life_at = fabric_address_make(
-        node, session->pool->first + offsetof(struct pool_superblock, locks_life));
+    fabric_address life_at =
+        fabric_address_make(pool_bank(lock->address),
+                            session->pool->first + offsetof(struct pool_superblock, locks_life));
     status = pool_word_read_co(session, life_at, &life_now);
     if (status == PANDO_OK)
         status = pool_word_read_co(session, lock->address, &word);

@@ -1,6 +1,6 @@
 /*
- * marks.c - taking away the marks that deaths have left in lock words (R9), for whoever has looked at
- * everything under them in between.
+ * marks.c - taking away the marks that deaths have left in lock words (rule lock-word), for whoever
+ * has looked at everything under them in between.
  */
 #include <stdlib.h>
 
@@ -61,15 +61,16 @@ static enum pando_status change_co(struct pool_session *session, struct pool_mar
     size_t kept = 0;
 
     for (size_t from = 0; from < marks->count;) {
-        uint16_t node = fabric_address_node(marks->marks[from].address);
+        uint16_t bank = pool_bank(marks->marks[from].address);
         uint32_t count = 0;
         while (from + count < marks->count && count < CASES_PER_LIST &&
-               fabric_address_node(marks->marks[from + count].address) == node) {
+               pool_bank(marks->marks[from + count].address) == bank) {
             const struct mark *mark = &marks->marks[from + count];
             ops[count++] =
                 fabric_cas(fabric_address_offset(mark->address), mark->word, to(mark->word));
         }
-        enum pando_status status = pool_submit_co(session, node, ops, count);
+        enum pando_status status =
+            pool_submit_co(session, pool_view_node(session->pool, bank), ops, count);
         if (status != PANDO_OK)
             return status;
         for (uint32_t i = 0; i < count; i++) {

@@ -1,6 +1,6 @@
 /*
  * members.c - being a member: a slot in the table on node 0, heartbeats, and watching the others'
- * (R13).
+ * (rule heartbeat-lease).
  *
  * What a crash leaves behind: before the first CAS nothing; after it a slot that joins or lives and
  * whose heartbeat stands still, which the others recover like any dead member's.
@@ -12,6 +12,8 @@
 #include "base/assert.h"
 #include "base/log.h"
 #include "pool/broken.h"
+#include "pool/members_int.h"
+#include "pool/memory_int.h"
 #include "pool/peer_fmt.h"
 #include "pool/pool_int.h"
 
@@ -20,11 +22,13 @@ enum {
     RETURNS_PER_LEASE = 8,
     TRIES_PER_BEAT = 4, /* one that failed is tried again so much sooner: the lease runs */
     LOOKS_PER_LEASE = 4,
-    JOINING_LEASES = 4,
-    HUNG_LEASES = 8, /* a loop that has not turned for so long takes the member with it */
+    ASKS_PER_LEASE = 16, /* of node 0, for a ticket that it does not give yet */
+    ASKS_LOGGED = 128,   /* so many are no matter of a moment */
+    HUNG_LEASES = 8,     /* a loop that has not turned for so long takes the member with it */
 };
 
 static const uint64_t LEASE_MAX_NS = 60 * RT_NS_PER_S;
+static const uint64_t BUSY_PAUSE_NS = RT_NS_PER_MS;
 
 fabric_address pool_heartbeat_address(const struct pool *pool, uint16_t member)
 {
@@ -35,6 +39,21 @@ fabric_address pool_record_address(const struct pool *pool, uint16_t member)
 {
     return fabric_address_make(0,
                                pool->first + POOL_RECORDS + (uint64_t)member * POOL_RECORD_BYTES);
+}
+
+enum pando_status pool_heartbeats_co(struct pool_session *session, uint64_t **out)
+{
+    uint64_t *beats = malloc(POOL_MEMBERS * sizeof(*beats));
+    *out = NULL;
+    if (beats == NULL)
+        return PANDO_NO_MEMORY;
+    struct fabric_op read = pool_heartbeats_read(session->pool, beats);
+    enum pando_status status = pool_submit_co(session, 0, &read, 1);
+    if (status == PANDO_OK)
+        *out = beats;
+    else
+        free(beats);
+    return status;
 }
 
 /* ---- joining --------------------------------------------------------------------------------- */
@@ -106,6 +125,19 @@ static enum pando_status announce_co(struct pool *pool, struct fabric_endpoint *
     return PANDO_OK;
 }
 
+enum pando_status pool_member_connect_co(struct pool *pool, uint16_t node,
+                                         struct fabric_endpoint **out)
+{
+    uint64_t until_ns = rt_now_ns() + pool->lease_ns;
+    for (;;) {
+        enum pando_status status =
+            fabric_connect_window_co(pool->fabric, node, pool->windows[node].id, out);
+        if (status != PANDO_BUSY || rt_now_ns() > until_ns)
+            return status;
+        rt_sleep_co(BUSY_PAUSE_NS); /* another process is to disconnect */
+    }
+}
+
 enum pando_status pool_member_join_co(struct pool *pool, struct fabric_endpoint *endpoint,
                                       const char *name)
 {
@@ -118,10 +150,12 @@ enum pando_status pool_member_join_co(struct pool *pool, struct fabric_endpoint 
         return status;
     become(pool);
     struct fabric_endpoint *own;
-    status = fabric_connect_co(pool->fabric, 0, &own);
+    status = pool_member_connect_co(pool, 0, &own);
     if (status != PANDO_OK)
         return status;
-    status = announce_co(pool, own, name);
+    status = pool_pass_get_co(pool, own);
+    if (status == PANDO_OK)
+        status = announce_co(pool, own, name);
     fabric_disconnect_co(own);
     return status;
 }
@@ -147,6 +181,7 @@ void pool_session_ticker_task(void *arg)
                                rt_now_ns() + session->pool->lease_ns / (2 * BEATS_PER_LEASE));
     }
     session->ticker_done = true;
+    rt_waitq_wake_all(&session->ended);
 }
 
 /* A process one of whose threads is stuck must not keep its lease: others wait for its locks. */
@@ -171,7 +206,7 @@ static bool all_loops_turn(struct pool *pool)
     }
     /* Counted, not timed: after a stop of the whole process every loop looks stuck at first. */
     if (++pool->stuck >= HUNG_LEASES * BEATS_PER_LEASE * TRIES_PER_BEAT)
-        pool_give_up(pool);
+        pool_resign(pool);
     return false;
 }
 
@@ -209,6 +244,12 @@ static bool beat_co(struct pool *pool)
     return true;
 }
 
+static void task_ended(struct pool *pool, bool *runs)
+{
+    *runs = false;
+    rt_waitq_wake_all(&pool->ended);
+}
+
 /* Goes on while the member leaves, until it has given everything back: that may take longer than a lease. */
 static void heartbeat_task(void *arg)
 {
@@ -221,20 +262,20 @@ static void heartbeat_task(void *arg)
         }
         bool beaten = all_loops_turn(pool) && beat_co(pool);
         if (!pool->leaving)
-            pool_windows_look_co(pool);
+            pool_windows_check_co(pool);
         next_ns = rt_now_ns() + pool->lease_ns / BEATS_PER_LEASE / (beaten ? 1 : TRIES_PER_BEAT);
     }
-    pool->beating = false;
+    task_ended(pool, &pool->beating);
 }
 
 /* ---- watching --------------------------------------------------------------------------------
  *
- * A member is dead when its word has stood still for its lease, on the observer's clock (R13). That
- * clock runs only while the word could have changed and the observer would have seen it: a look that
- * failed or took long, a broken endpoint to the heartbeats' node, or a stop of the observer's own loop
- * give everybody a whole lease again (R14). Stillness is counted from after the first READ that
- * returned the word to before the last one was sent, and recovery begins with a CAS from that word:
- * a beat that was not seen makes it fail.
+ * A member is dead when its word has stood still for its lease, on the observer's clock
+ * (rule heartbeat-lease). That clock runs only while the word could have changed and the observer
+ * would have seen it: a look that failed or took long, a broken endpoint to the heartbeats' node,
+ * or a stop of the observer's own loop give everybody a whole lease again (rule member-recovery).
+ * Stillness is counted from after the first READ that returned the word to before the last one was
+ * sent, and recovery begins with a CAS from that word: a beat that was not seen makes it fail.
  */
 
 struct watch {
@@ -242,6 +283,7 @@ struct watch {
     uint64_t since_ns; /* this process's clock after the word was first seen */
     uint64_t lease_ns; /* from its record; 0: not read yet */
     uint64_t again_ns; /* a recovery failed: not again before */
+    unsigned refused;  /* times in a row that node 0 gave no ticket */
 };
 
 struct monitor {
@@ -250,6 +292,7 @@ struct monitor {
     struct watch *watches;
     uint64_t breaks, stops; /* of the own session, as known at the last look */
     bool blind;             /* the last look failed */
+    bool told;              /* that there is no memory for it */
     uint64_t sent_ns;       /* when the last look was sent */
     uint64_t next_ns;       /* when the next one is due */
 };
@@ -258,7 +301,7 @@ struct monitor {
  * two. */
 static uint64_t patience_ns(const struct pool *pool, uint64_t lease_ns)
 {
-    if (pool_broken.lease)
+    if (pool_broken.lease || pool_broken.hasty)
         return lease_ns / 4;
     return lease_ns + lease_ns / 1000000 * pool->drift_ppm + lease_ns / 8;
 }
@@ -289,7 +332,7 @@ static bool expired_co(struct monitor *monitor, uint16_t member, enum pool_membe
     struct pool *pool = monitor->pool;
     struct watch *watch = &monitor->watches[member];
     /* Nobody waits for one that joins, and on a busy machine that may take long. */
-    uint64_t times = state == POOL_JOINING ? JOINING_LEASES : 1;
+    uint64_t times = state == POOL_JOINING ? POOL_JOINING_LEASES : 1;
     uint64_t end_ns = watch->since_ns + times * patience_ns(pool, pool->lease_ns);
 
     if (monitor->sent_ns > end_ns && state != POOL_JOINING) {
@@ -335,10 +378,17 @@ static void recover_co(struct monitor *monitor, uint16_t member)
         status != PANDO_AGAIN)
         log_warn("cannot recover a dead member", log_u64("member", member),
                  log_status("status", status));
-    watch->again_ns = rt_now_ns() + pool->lease_ns / LOOKS_PER_LEASE; /* not again at once */
+    watch->refused = status == PANDO_BUSY ? watch->refused + 1 : 0;
+    if (watch->refused == ASKS_LOGGED)
+        log_warn("memory node 0 does not confirm that a silent member is dead: nobody takes over "
+                 "from it until it does",
+                 log_u64("member", member));
+    /* Not again at once. */
+    watch->again_ns =
+        rt_now_ns() + pool->lease_ns / (status == PANDO_BUSY ? ASKS_PER_LEASE : LOOKS_PER_LEASE);
 }
 
-static void look_at_co(struct monitor *monitor, uint16_t member, uint64_t now_ns)
+static void check_heartbeat_co(struct monitor *monitor, uint16_t member, uint64_t now_ns)
 {
     struct watch *watch = &monitor->watches[member];
     uint64_t word = monitor->beats[member];
@@ -347,7 +397,8 @@ static void look_at_co(struct monitor *monitor, uint16_t member, uint64_t now_ns
     if (word != watch->word) {
         struct pool_heartbeat former = pool_heartbeat_unpack(watch->word);
         if (former.incarnation != beat.incarnation)
-            fabric_saw(monitor->pool->fabric, (struct fabric_identity){member, beat.incarnation});
+            fabric_note_member(monitor->pool->fabric,
+                               (struct fabric_identity){member, beat.incarnation});
         /* Also at the first look: it may have been here before. */
         if (former.incarnation != beat.incarnation || beat.state == POOL_FREE ||
             pool_heartbeat_partial(&former) != pool_heartbeat_partial(&beat))
@@ -384,36 +435,47 @@ static bool beats_read_co(struct monitor *monitor)
     return true;
 }
 
-static void look_co(struct monitor *monitor)
+static void check_heartbeats_co(struct monitor *monitor)
 {
     if (!beats_read_co(monitor))
         return;
     uint64_t now_ns = rt_now_ns();
     for (uint16_t member = 1; member < POOL_MEMBERS && !monitor->pool->leaving; member++)
-        look_at_co(monitor, member, now_ns);
+        check_heartbeat_co(monitor, member, now_ns);
+}
+
+/* Whether it has the memory that it needs. Who watches nobody for want of it must not do so for ever. */
+static bool equipped(struct monitor *monitor)
+{
+    if (monitor->beats == NULL)
+        monitor->beats = calloc(POOL_MEMBERS, sizeof(*monitor->beats));
+    if (monitor->watches == NULL)
+        monitor->watches = calloc(POOL_MEMBERS, sizeof(*monitor->watches));
+    bool now = monitor->beats != NULL && monitor->watches != NULL;
+    if (!now && !monitor->told)
+        log_warn("no memory to watch the other members with; will try again");
+    monitor->told = !now;
+    return now;
 }
 
 static void monitor_task(void *arg)
 {
     struct pool *pool = arg;
     struct monitor monitor = {.pool = pool,
-                              .beats = calloc(POOL_MEMBERS, sizeof(uint64_t)),
-                              .watches = calloc(POOL_MEMBERS, sizeof(struct watch)),
                               .next_ns = rt_now_ns() + pool->lease_ns / LOOKS_PER_LEASE};
 
-    while (!pool->leaving && !pool_fenced(pool) && monitor.beats != NULL &&
-           monitor.watches != NULL) {
+    while (!pool->leaving && !pool_fenced(pool)) {
         if (rt_now_ns() < monitor.next_ns)
             (void)rt_waitq_wait_co(&pool->wake, monitor.next_ns);
         if (pool->leaving)
             continue;
         monitor.next_ns = rt_now_ns() + pool->lease_ns / LOOKS_PER_LEASE;
-        if (!pool->no_recovery)
-            look_co(&monitor);
+        if (!pool->no_recovery && equipped(&monitor))
+            check_heartbeats_co(&monitor);
     }
     free(monitor.beats);
     free(monitor.watches);
-    pool->watching = false;
+    task_ended(pool, &pool->watching);
 }
 
 /* ---- giving back blocks ---------------------------------------------------------------------- */
@@ -423,9 +485,14 @@ static void return_task(void *arg)
     struct pool *pool = arg;
     while (!pool->leaving && !pool_fenced(pool)) {
         (void)rt_waitq_wait_co(&pool->wake, rt_now_ns() + pool->lease_ns / RETURNS_PER_LEASE);
+        pool_intents_shrink(pool);
         (void)stock_return_co(pool->own, false);
+        if (!pool->leaving) {
+            stock_tell_co(pool->own);
+            pool_rooms_refresh_co(pool);
+        }
     }
-    pool->returning = false;
+    task_ended(pool, &pool->returning);
 }
 
 /* By itself: it may take long to give something away. */
@@ -435,9 +502,9 @@ static void grant_task(void *arg)
     while (!pool->leaving && !pool_fenced(pool)) {
         (void)rt_waitq_wait_co(&pool->wake, rt_now_ns() + pool->lease_ns / RETURNS_PER_LEASE);
         if (!pool->leaving)
-            pool_wishes_look_co(pool);
+            pool_wishes_serve_co(pool);
     }
-    pool->granting = false;
+    task_ended(pool, &pool->granting);
 }
 
 enum pando_status pool_member_start(struct pool *pool)
@@ -465,10 +532,8 @@ static bool sweep_node_co(struct pool *pool, uint16_t node)
 {
     struct pool_sweep_request request = {.member = pool->identity.member,
                                          .incarnation = pool->identity.incarnation};
-    enum pando_status status = pool_reconnect_co(pool->own, node);
-    if (status == PANDO_OK)
-        status = fabric_call_co(pool_endpoint(pool->own, node), POOL_SWEEP,
-                                slice_of(&request, sizeof(request)), NULL, 0, NULL);
+    struct pool_sweep_reply reply;
+    enum pando_status status = pool_sweep_co(pool->own, node, &request, &reply);
     if (status != PANDO_OK)
         log_warn("leaving without giving back memory: the others will take it",
                  log_u64("node", node), log_status("status", status));
@@ -481,27 +546,31 @@ static bool give_up_memory_co(struct pool *pool)
 {
     bool all = true;
     pool_intents_end(pool);
-    if (stock_return_all_co(pool->own))
+    if (stock_return_all_co(pool->own)) {
+        stock_tell_co(pool->own);
         return true;
+    }
     for (uint16_t node = 0; node < pool->nodes; node++)
         all = sweep_node_co(pool, node) && all;
     return all;
 }
 
+static bool task_runs(const void *runs)
+{
+    return *(const bool *)runs;
+}
+
+/* The tasks are of this loop, and look whether they shall end before each wait: one wake-up is enough. */
 static void await_end_co(struct pool *pool, const bool *runs)
 {
-    while (*runs) {
-        rt_waitq_wake_all(&pool->wake);
-        rt_sleep_co(RT_NS_PER_US);
-    }
+    rt_waitq_wake_all(&pool->wake);
+    (void)rt_waitq_while_co(&pool->ended, task_runs, runs, RT_NEVER);
 }
 
 /* The heartbeats end last. A recovery that the monitor is in the middle of, and giving back memory, may
  * take longer than a lease: whoever leaves without beating meanwhile is declared dead, and killed on shm. */
-void pool_member_leave_co(struct pool *pool)
+bool pool_member_end_co(struct pool *pool)
 {
-    uint64_t old;
-
     pool->leaving = true;
     await_end_co(pool, &pool->watching);
     await_end_co(pool, &pool->returning);
@@ -511,13 +580,27 @@ void pool_member_leave_co(struct pool *pool)
     pool->left = true;
     await_end_co(pool, &pool->beating);
     /* A slot that stays is recovered by the others, memory and all. */
-    if (pool_fenced(pool) || !given)
-        return;
+    return given && !pool_fenced(pool);
+}
+
+/* By an endpoint of nobody: whoever takes the slot next connects as this member, which a process that is
+ * still connected as it would keep it from. Late, or done twice, the CAS changes nothing: no other word of
+ * this slot is ever the same. */
+void pool_member_free_slot_co(struct pool *pool)
+{
     struct pool_heartbeat beat = {.state = POOL_FREE, .incarnation = pool->identity.incarnation};
+    uint64_t at = fabric_address_offset(pool_heartbeat_address(pool, pool->identity.member));
+    struct fabric_op cas = fabric_cas(at, pool->beat, pool_heartbeat_pack(beat));
+    struct fabric_endpoint *endpoint;
+
+    fabric_set_identity(pool->fabric, (struct fabric_identity){0});
     enum pando_status status =
-        pool_word_cas_co(pool->own, pool_heartbeat_address(pool, pool->identity.member), pool->beat,
-                         pool_heartbeat_pack(beat), &old);
-    if (status != PANDO_OK || old != pool->beat)
+        fabric_connect_window_co(pool->fabric, 0, pool->windows[0].id, &endpoint);
+    if (status == PANDO_OK) {
+        status = fabric_submit_co(endpoint, &cas, 1);
+        fabric_disconnect_co(endpoint);
+    }
+    if (status != PANDO_OK || cas.old != pool->beat)
         log_warn("left without freeing the member slot", log_status("status", status));
 }
 
@@ -527,11 +610,8 @@ enum pando_status pool_members_co(struct pool_session *session, struct pool_memb
                                   unsigned capacity, unsigned *count)
 {
     struct pool *pool = session->pool;
-    uint64_t *beats = malloc(POOL_MEMBERS * sizeof(*beats));
-    if (beats == NULL)
-        return PANDO_NO_MEMORY;
-    struct fabric_op read = pool_heartbeats_read(pool, beats);
-    enum pando_status status = pool_submit_co(session, 0, &read, 1);
+    uint64_t *beats;
+    enum pando_status status = pool_heartbeats_co(session, &beats);
     *count = 0;
     for (uint16_t member = 1; member < POOL_MEMBERS && status == PANDO_OK && *count < capacity;
          member++) {

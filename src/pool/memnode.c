@@ -27,11 +27,27 @@ enum pando_status memnode_word_write(struct memnode *memnode, uint64_t offset, u
     return fabric_self_write(memnode->fabric, offset, &word, sizeof(word));
 }
 
-static uint64_t heap_offset(uint64_t first, uint64_t window_bytes)
+/* Node 0 has the tables' directory: a part of its window, within bounds. */
+static uint64_t directory_groups(uint16_t node, uint64_t window_bytes)
+{
+    uint64_t groups = window_bytes / POOL_DIRECTORY_PART / POOL_GROUP_BYTES;
+    if (node != 0)
+        return 0;
+    return groups < POOL_GROUPS_MIN ? POOL_GROUPS_MIN
+                                    : (groups > POOL_GROUPS_MAX ? POOL_GROUPS_MAX : groups);
+}
+
+static uint64_t directory_offset(uint64_t first, uint64_t window_bytes)
 {
     uint64_t most = window_bytes / POOL_CHUNK_BYTES;
     uint64_t end = first + POOL_CHUNK_TABLE + most * POOL_CHUNK_ENTRY_BYTES;
     return (end + 4095) / 4096 * 4096;
+}
+
+static uint64_t heap_offset(uint16_t node, uint64_t first, uint64_t window_bytes)
+{
+    return directory_offset(first, window_bytes) +
+           directory_groups(node, window_bytes) * POOL_GROUP_BYTES;
 }
 
 static enum pando_status format(struct memnode *memnode)
@@ -43,14 +59,17 @@ static enum pando_status format(struct memnode *memnode)
     *super = (struct pool_superblock){
         .version = POOL_VERSION,
         .node = fabric_self(fabric),
-        .heap_offset = heap_offset(first, fabric_window_bytes(fabric)),
+        .heap_offset = heap_offset(fabric_self(fabric), first, fabric_window_bytes(fabric)),
+        .groups = directory_groups(fabric_self(fabric), fabric_window_bytes(fabric)),
         .locks = POOL_LOCKS,
         .locks_life = 1,
         .replaces = memnode->replace ? 1 : 0,
     };
     super->chunks = (fabric_window_bytes(fabric) - super->heap_offset) / POOL_CHUNK_BYTES;
-    if (super->node == 0)
+    if (super->node == 0) {
         super->pool_id = memnode_random(memnode) | 1;
+        super->directory = directory_offset(first, fabric_window_bytes(fabric));
+    }
     enum pando_status status = fabric_self_write(fabric, first, super, sizeof(*super));
     if (status != PANDO_OK)
         return status;
@@ -78,7 +97,9 @@ static enum pando_status check(struct memnode *memnode, char *error, size_t erro
                  super->node, fabric_self(memnode->fabric), super->node);
         return PANDO_INVALID;
     }
-    if (super->heap_offset != heap_offset(memnode->first, window_bytes) ||
+    if (super->heap_offset != heap_offset(super->node, memnode->first, window_bytes) ||
+        super->groups != directory_groups(super->node, window_bytes) ||
+        (super->groups > 0 && super->directory != directory_offset(memnode->first, window_bytes)) ||
         super->chunks != (window_bytes - super->heap_offset) / POOL_CHUNK_BYTES ||
         super->locks != POOL_LOCKS) {
         snprintf(error, error_bytes, "damaged superblock: its sizes do not fit the window");
@@ -113,7 +134,7 @@ static enum pando_status check_replace(struct memnode *memnode, char *error, siz
         snprintf(
             error, error_bytes,
             "node 0 has the pool's members and tables and cannot be replaced: if its memory is "
-            "lost, so is the pool; to begin anew, start every node with an empty window");
+            "lost, so is the pool; to begin anew, start every node with a new --shm name");
         return PANDO_INVALID;
     }
     if (super->magic != POOL_MAGIC || super->replaces == 1)
@@ -195,6 +216,7 @@ enum pando_status memnode_open(struct fabric *fabric, const struct memnode_optio
     memnode->first = fabric_window_first(fabric);
     memnode->grace_ns = options->grace_ns == 0 ? GRACE_NS : options->grace_ns;
     memnode->work = options->work;
+    memnode->level_at = options->level_at;
     memnode->replace = options->replace;
     memnode->seed = options->seed == 0 ? rt_entropy() : options->seed;
     enum pando_status status = open_superblock(memnode, error, error_bytes);
@@ -206,7 +228,9 @@ enum pando_status memnode_open(struct fabric *fabric, const struct memnode_optio
         memnode_close(memnode);
         return status;
     }
+    memnode_judge_start(memnode);
     fabric_serve(fabric, memnode_serve, memnode);
+    fabric_on_window_refusal(fabric, memnode_refusal, memnode);
     *out = memnode;
     return PANDO_OK;
 }
@@ -214,5 +238,6 @@ enum pando_status memnode_open(struct fabric *fabric, const struct memnode_optio
 void memnode_close(struct memnode *memnode)
 {
     memnode_chunks_free(memnode);
+    memnode_usage_free(memnode);
     free(memnode);
 }

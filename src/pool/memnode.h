@@ -23,17 +23,21 @@ enum { MEMNODE_LATCHES = 64 };
 struct memnode_place {
     struct fabric *fabric;
     uint64_t pool;
-    uint16_t node;
+    uint16_t bank;            /* that this node is */
     struct rt_latch *latches; /* MEMNODE_LATCHES, for what two calls must not do at the same time */
 };
-typedef enum pando_status (*memnode_work_fn)(const struct memnode_place *place,
-                                             struct fabric_request *request);
+typedef enum pando_status (*memnode_pushdown_fn)(const struct memnode_place *place,
+                                                 struct fabric_request *request);
+
+/* Where in blocks of a kind the byte is that says their level in a tree, 0 for a leaf; 0: they have none. */
+typedef uint32_t (*memnode_level_fn)(uint8_t kind);
 
 struct memnode_options {
-    memnode_work_fn work; /* NULL: none is done */
-    uint64_t grace_ns;    /* before memory swept from a dead client is used again; 0 for 2 s */
-    uint64_t seed;        /* of a new pool's id; 0: from the machine */
-    bool replace;         /* an empty window takes the place of this node's, which is lost */
+    memnode_pushdown_fn work;  /* NULL: none is done */
+    memnode_level_fn level_at; /* NULL: nothing has a level; for USAGE only */
+    uint64_t grace_ns;         /* before memory swept from a dead client is used again; 0 for 2 s */
+    uint64_t seed;             /* of a new pool's id; 0: from the machine */
+    bool replace;              /* an empty window takes the place of this node's, which is lost */
 };
 
 /* Formats or reopens, and sets the fabric's handler of calls; before the fabric starts. VERSION:

@@ -89,11 +89,8 @@ void memnode_release_whole(struct memnode *memnode)
     if (!memnode->whole_held)
         return;
     memnode->whole_held = false;
-    for (size_t i = 0; i < CLASSES_MAX; i++) {
-        list_for_each_safe (link, &memnode->classes[i].chunks)
-            (void)release_if_whole(
-                memnode, (uint64_t)(container_of(link, struct chunk, link) - memnode->chunks));
-    }
+    for (uint64_t index = 0; index < memnode->super.chunks; index++)
+        (void)release_if_whole(memnode, index);
 }
 
 /* Opens a chunk, for which others may have to be released first. */
@@ -114,8 +111,6 @@ static uint32_t grant_blocks(struct memnode *memnode, struct fabric_identity to,
 {
     struct block_class *class = memnode_class(memnode, kind, block_bytes);
     uint32_t count = 0;
-    if (class == NULL)
-        return 0;
     list_for_each_safe (link, &class->chunks) {
         struct chunk *chunk = container_of(link, struct chunk, link);
         uint64_t index = (uint64_t)(chunk - memnode->chunks);
@@ -218,6 +213,9 @@ enum pando_status memnode_grant(struct memnode *memnode, struct fabric_identity 
         reply->blocks = request->modest != 0 ? grant_modest(memnode, to, bytes, blocks)
                                              : grant_vital(memnode, to, bytes, blocks);
     memnode->stats.refusals += reply->blocks == 0;
+    reply->chunks = memnode->chunks_free > memnode->reserve
+                        ? (uint32_t)(memnode->chunks_free - memnode->reserve)
+                        : 0;
     rt_latch_unlock(&memnode->latch);
     return reply->blocks > 0 ? PANDO_OK : PANDO_FULL;
 }
@@ -262,9 +260,9 @@ static bool take_back(struct memnode *memnode, struct fabric_identity from,
     return true;
 }
 
-/* R8: the dead one's last WRITEs went through its own connections. An atomic of ours behind them
- * makes this CPU see them; without it a block just linked could look free. */
-enum pando_status memnode_barrier_co(struct memnode *memnode)
+/* cpu-visibility (R8): the dead one's last WRITEs went through its own connections. An atomic of
+ * ours behind them makes this CPU see them; without it a block just linked could look free. */
+static enum pando_status barrier_once_co(struct memnode *memnode)
 {
     struct fabric_endpoint *endpoint;
     enum pando_status status = fabric_connect_co(memnode->fabric, memnode->super.node, &endpoint);
@@ -275,6 +273,13 @@ enum pando_status memnode_barrier_co(struct memnode *memnode)
     status = fabric_submit_co(endpoint, &add, 1);
     fabric_disconnect_co(endpoint);
     return status;
+}
+
+/* An endpoint that the fabric has kept may turn out to be broken; the next is a new one then. */
+enum pando_status memnode_barrier_co(struct memnode *memnode)
+{
+    enum pando_status status = barrier_once_co(memnode);
+    return status == PANDO_BROKEN ? barrier_once_co(memnode) : status;
 }
 
 enum pando_status memnode_return_co(struct memnode *memnode, struct fabric_identity from,
@@ -346,6 +351,8 @@ enum pando_status memnode_sweep_co(struct memnode *memnode, struct fabric_identi
     enum pando_status status = sweep_co(memnode, &sweep, reply);
     rt_latch_lock(&memnode->latch);
     memnode->stats.sweeps += status == PANDO_OK;
+    if (status == PANDO_OK)
+        memnode_waiting_end(memnode, dead);
     rt_latch_unlock(&memnode->latch);
     return status;
 }

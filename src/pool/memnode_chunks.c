@@ -23,8 +23,6 @@
 #include "base/log.h"
 #include "pool/memnode_int.h"
 
-enum { RESERVE_PART = 16, RESERVE_CHUNKS_MAX = 64, RESERVED_FROM = 4 };
-
 static uint64_t chunk_offset(const struct memnode *memnode, uint64_t index)
 {
     return memnode->super.heap_offset + index * POOL_CHUNK_BYTES;
@@ -81,8 +79,9 @@ static void set_kind(struct memnode *memnode, uint64_t index, enum pool_chunk_ki
 
 /* ---- free blocks of a chunk ------------------------------------------------------------------ */
 
-struct block_class *memnode_class(struct memnode *memnode, enum pool_chunk_kind kind,
-                                  uint32_t block_bytes)
+/* The class of a kind and size, or one without chunks that may become it; NULL: all are others'. */
+static struct block_class *class_find(struct memnode *memnode, enum pool_chunk_kind kind,
+                                      uint32_t block_bytes)
 {
     struct block_class *unused = NULL;
     for (size_t i = 0; i < CLASSES_MAX; i++) {
@@ -92,11 +91,42 @@ struct block_class *memnode_class(struct memnode *memnode, enum pool_chunk_kind 
         if (unused == NULL && list_empty(&class->chunks))
             unused = class;
     }
-    if (unused != NULL) {
-        unused->kind = kind;
-        unused->block_bytes = block_bytes;
-    }
     return unused;
+}
+
+/* Another size needs a class, and all have chunks: one gives its place. Its chunks are found again when that
+ * size is asked for. Not a vital one, if there is another: larger blocks are looked for in those. */
+static struct block_class *class_displace(struct memnode *memnode)
+{
+    struct block_class *class = NULL;
+    for (size_t i = 0; i < CLASSES_MAX; i++) {
+        class = &memnode->classes[memnode->class_next++ % CLASSES_MAX];
+        if (class->kind != POOL_CHUNK_VITAL)
+            break;
+    }
+    while (list_pop_front(&class->chunks) != NULL) {
+    }
+    memnode->classes_short = true;
+    return class;
+}
+
+struct block_class *memnode_class(struct memnode *memnode, enum pool_chunk_kind kind,
+                                  uint32_t block_bytes)
+{
+    struct block_class *class = class_find(memnode, kind, block_bytes);
+    if (class == NULL)
+        class = class_displace(memnode);
+    if (class->kind == kind && class->block_bytes == block_bytes)
+        return class;
+    class->kind = kind;
+    class->block_bytes = block_bytes;
+    for (uint64_t i = 0; i < memnode->super.chunks && memnode->classes_short; i++) {
+        struct chunk *chunk = &memnode->chunks[i];
+        if (chunk->free_count > 0 && chunk->entry.kind == kind &&
+            chunk->entry.block_bytes == block_bytes && list_empty(&chunk->link))
+            list_push_back(&class->chunks, &chunk->link);
+    }
+    return class;
 }
 
 /* The block's tenure says already that the node has it. False when memory is gone: it stays unused until a
@@ -104,8 +134,7 @@ struct block_class *memnode_class(struct memnode *memnode, enum pool_chunk_kind 
 bool memnode_block_push(struct memnode *memnode, uint64_t index, uint32_t block)
 {
     struct chunk *chunk = &memnode->chunks[index];
-    struct block_class *class = memnode_class(memnode, chunk->entry.kind, chunk->entry.block_bytes);
-    if (class == NULL || chunk->free_count == chunk->blocks)
+    if (chunk->free_count == chunk->blocks)
         return false;
     if (chunk->free_blocks == NULL) {
         chunk->free_blocks = malloc(chunk->blocks * sizeof(chunk->free_blocks[0]));
@@ -113,7 +142,14 @@ bool memnode_block_push(struct memnode *memnode, uint64_t index, uint32_t block)
             return false;
     }
     chunk->free_blocks[chunk->free_count++] = (uint16_t)block;
-    if (list_empty(&chunk->link))
+    if (!list_empty(&chunk->link))
+        return true;
+    if (class_find(memnode, chunk->entry.kind, chunk->entry.block_bytes) == NULL) {
+        memnode->classes_short = true; /* it is in none until its size is asked for */
+        return true;
+    }
+    struct block_class *class = memnode_class(memnode, chunk->entry.kind, chunk->entry.block_bytes);
+    if (list_empty(&chunk->link)) /* the class may have found it already */
         list_push_back(&class->chunks, &chunk->link);
     return true;
 }
@@ -155,8 +191,7 @@ bool memnode_chunk_open(struct memnode *memnode, enum pool_chunk_kind kind, uint
                         bool from_reserve)
 {
     uint64_t count = chunks_for(block_bytes), kept = from_reserve ? 0 : memnode->reserve;
-    /* Blocks of a size that has no class could not be given out, and the chunk would be lost. */
-    if (memnode->chunks_free < count + kept || memnode_class(memnode, kind, block_bytes) == NULL)
+    if (memnode->chunks_free < count + kept)
         return false;
     uint64_t index = find_free(memnode, count);
     if (index == memnode->super.chunks)
@@ -292,11 +327,7 @@ static void load_blocks(struct memnode *memnode, uint64_t index)
 
 enum pando_status memnode_chunks_load(struct memnode *memnode)
 {
-    memnode->reserve = memnode->super.chunks / RESERVE_PART;
-    if (memnode->reserve > RESERVE_CHUNKS_MAX)
-        memnode->reserve = RESERVE_CHUNKS_MAX;
-    if (memnode->reserve == 0 && memnode->super.chunks >= RESERVED_FROM)
-        memnode->reserve = 1;
+    memnode->reserve = pool_reserve_chunks(memnode->super.chunks);
     for (size_t i = 0; i < CLASSES_MAX; i++)
         list_init(&memnode->classes[i].chunks);
     memnode->chunks = calloc(memnode->super.chunks, sizeof(struct chunk));

@@ -7,6 +7,7 @@
 #ifndef POOL_MEMNODE_INT_H
 #define POOL_MEMNODE_INT_H
 
+#include "base/log_limit.h"
 #include "base/prng.h"
 #include "pool/block_fmt.h"
 #include "pool/call_fmt.h"
@@ -30,6 +31,12 @@ struct block_class {
     struct list chunks;
 };
 
+/* What a member has told of, of this incarnation (POOL_WAITING). */
+struct member_waiting {
+    uint16_t incarnation;
+    uint64_t bytes;
+};
+
 enum { CLASSES_MAX = 256 };
 _Static_assert(POOL_CHUNK_BYTES / 64 <= UINT16_MAX, "free_blocks");
 
@@ -40,8 +47,10 @@ struct memnode {
     uint64_t grace_ns;
     uint64_t seed;
     bool replace;
-    memnode_work_fn work;
-    struct rt_latch work_latches[MEMNODE_LATCHES];
+    struct log_seldom refusal_log;
+    memnode_pushdown_fn work;
+    memnode_level_fn level_at;
+    struct rt_latch pushdown_latches[MEMNODE_LATCHES];
     struct rt_latch latch; /* over all below; calls are served on several threads */
     struct chunk *chunks;
     uint64_t chunks_free;
@@ -49,11 +58,13 @@ struct memnode {
     uint64_t reserve;     /* so many of the free ones are for what is vital only */
     bool whole_held;      /* some chunk is free when its blocks need not be held any more */
     struct block_class classes[CLASSES_MAX]; /* one without chunks may become another's */
+    uint32_t class_next;                     /* gives its place next, when there are more sizes */
+    bool classes_short;                      /* chunks with free blocks may be in none */
     struct pool_node_stats stats;
+    struct member_waiting waiting[POOL_MEMBERS];
     bool usage_looking;
-    uint64_t usage_until_ns; /* what follows is told until then */
-    uint32_t usage_bytes;    /* 0: nobody has looked yet */
-    uint8_t usage[POOL_USAGE_BYTES_MAX];
+    uint64_t usage_until_ns;                           /* what follows is told until then */
+    struct tally *usage;                               /* NULL: nobody has looked yet */
     _Atomic uint64_t calls[POOL_METHODS], call_errors; /* not under the latch */
 };
 
@@ -64,6 +75,14 @@ uint64_t memnode_random(struct memnode *memnode);
 /* memnode_serve.c */
 enum pando_status memnode_serve(void *context, struct fabric_request *request);
 
+/* memnode_refusal.c: a fabric_refusal_fn */
+void memnode_refusal(void *context, const struct fabric_refusal *refusal);
+
+/* memnode_judge.c: on node 0, whether that member is the one that drops the table of that number, whose
+ * entry is in that slot. Behind a barrier. */
+bool memnode_drops(struct memnode *memnode, struct fabric_identity who, uint32_t slot,
+                   uint32_t table);
+
 /* memnode_chunks.c; under the latch, but for the first two */
 enum pando_status memnode_chunks_load(struct memnode *memnode);
 void memnode_chunks_free(struct memnode *memnode);
@@ -71,7 +90,7 @@ uint64_t memnode_load(struct memnode *memnode, uint64_t offset);
 void memnode_store(struct memnode *memnode, uint64_t offset, uint64_t word);
 uint64_t memnode_block_offset(const struct memnode *memnode, uint64_t index, uint32_t block);
 
-/* Chunks with free blocks of a kind and size; NULL: there are too many sizes. */
+/* Chunks with free blocks of a kind and size. */
 struct block_class *memnode_class(struct memnode *memnode, enum pool_chunk_kind kind,
                                   uint32_t block_bytes);
 bool memnode_block_push(struct memnode *memnode, uint64_t index, uint32_t block);
@@ -101,13 +120,28 @@ enum pando_status memnode_sweep_co(struct memnode *memnode, struct fabric_identi
 enum pando_status memnode_sweep_table_co(struct memnode *memnode, uint16_t table,
                                          struct pool_sweep_reply *reply);
 
-/* After it this node's CPU sees every WRITE that has completed (R8). */
+/* After it this node's CPU sees every WRITE that has completed (rule cpu-visibility). */
 enum pando_status memnode_barrier_co(struct memnode *memnode);
 
 /* memnode_usage.c: POOL_USAGE_BYTES_MAX at the most. AGAIN: ask again. */
-enum pando_status memnode_usage_co(struct memnode *memnode, uint8_t *reply, uint32_t *size);
+enum pando_status memnode_usage_co(struct memnode *memnode, uint32_t from, uint8_t *reply,
+                                   uint32_t *size);
+void memnode_usage_free(struct memnode *memnode);
 
-/* memnode_redo.c: what dead writers left half done when the node itself went down (R16) */
+/* So many bytes of this node a member keeps for their grace period. DENIED, INVALID. */
+PANDO_MUST_CHECK enum pando_status memnode_waiting(struct memnode *memnode,
+                                                   struct fabric_identity from, uint64_t bytes);
+
+/* It keeps none any more: it is no member. Under the latch. */
+void memnode_waiting_end(struct memnode *memnode, struct fabric_identity gone);
+
+/* memnode_judge.c: who has joined, and who is dead (rule fence-ticket) */
+void memnode_judge_start(struct memnode *memnode);
+enum pando_status memnode_pass_co(struct memnode *memnode, struct fabric_request *request);
+enum pando_status memnode_ticket_co(struct memnode *memnode, struct fabric_request *request);
+
+/* memnode_redo.c: what dead writers left half done when the node itself went down (rule
+ * new-incarnation) */
 enum pando_status memnode_intents_redo(struct memnode *memnode);
 
 #endif

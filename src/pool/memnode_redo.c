@@ -1,15 +1,16 @@
 /*
- * memnode_redo.c - R16: before a restarted memory node serves anybody, it finishes what intents say
+ * memnode_redo.c - new-incarnation (R16): before a restarted memory node serves anybody, it finishes what intents say
  * about its own memory. A list may have been cut off in the middle by the node's own death; its
  * writer, if it lives, still holds the lock and does the same again, which changes nothing.
  *
- * If the lock table was lost, the words of the locks that intents name are put back first. An intent
- * is cleared before any of its locks is released, so a whole one says that its writer held them when the
- * node died. Its writer finds out that the table was lost and ends; it is then recovered as if it had
- * died: the intent redone, also on other nodes, and its locks released. Other locks are free after
- * the loss. What was under way under them is one list of R18 without an intent, which whoever comes next
- * may mend, or nothing. (A lock here that is named only by an intent on another node, of a merge, is not
- * known here and not put back.)
+ * If the lock table was lost, the words of the locks that intents name are put back first. An
+ * intent is cleared before any of its locks is released, so a whole one says that its writer held
+ * them when the node died. Its writer finds out that the table was lost and ends; it is then
+ * recovered as if it had died: the intent redone, also on other nodes, and its locks released.
+ * Other locks are free after the loss. What was under way under them is nothing, or one list that
+ * intent-first (R18) lets do without an intent: whoever comes next may repair that. An intent on
+ * another node may name locks of this one: these are put back from its guard here (intent_fmt.h),
+ * which is whole for as long as that intent can be redone.
  */
 #include <stdlib.h>
 
@@ -70,6 +71,8 @@ static unsigned redo_slot(struct memnode *memnode, uint64_t offset, uint8_t *buf
         return 0;
     if (fabric_device_lost(memnode->fabric))
         restore_locks(memnode, intent);
+    if (intent_is_guard(intent))
+        return 0;
     if (!home_lock_holds(memnode, intent))
         return 0;
     for (uint32_t i = 0; i < intent->image_count; i++) {

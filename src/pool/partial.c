@@ -7,8 +7,25 @@
  *   - Whoever takes over from it keeps off the missing nodes until its recovery has come there: until then
  *     the dead one may still write there, and its intents there would undo what others write.
  *   - A node stops being missing, and never becomes so again: the set only shrinks.
- *   - Its locks stay locked and its memory stays its own, everywhere, until no node is missing: an intent on
- *     a missing node may name any of its locks.
+ *   - Its memory stays its own, everywhere, until no node is missing.
+ *   - Of its locks those stay locked that lie on a missing node, or that a guard or an intent that is still to be
+ *     redone names. All others are free.
+ *
+ * Why these locks are enough: what is redone later is what an intent says that lies on a missing node, or names
+ * one. Nobody may change what it writes in between. That is sure of what
+ *   - lies on the node of the intent, or on another one, under a lock that the intent names: if the intent lies
+ *     on a node that answers, it is read, and its locks are kept. If it lies on a missing node, so do its locks,
+ *     but for those on other nodes, and each of these is named by a guard beside it, which is whole for as long
+ *     as the intent can be redone (intent_fmt.h). The dead one is fenced where guards are looked for, so no guard
+ *     comes later, and without its guards no intent.
+ *   - is under no lock that the intent names: that one member alone writes it, or it is a fresh block that nothing
+ *     refers to but a page under the intent's lock (dex). No other lock ever kept anybody off it.
+ * An intent or guard that cannot be read is never redone, but if it was damaged it may have been the guard of one
+ * that is: then all locks of its node are kept.
+ *
+ * Nor does the dead one, which may live where it is not fenced, write to a missing node under a lock of another
+ * one: a merge has guards, and all else that it writes there is its own fresh memory, or is under a lock
+ * there. Once a node has told it that it is fenced it begins nothing more (pool_submit_co).
  *
  * A process finds out which nodes to keep off before it works on anything that it has come by
  * (pool_partial_begin_co), after the map that says so was read: parts of a dead owner may have passed
@@ -17,6 +34,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "pool/members_int.h"
 #include "pool/pool_int.h"
 
 enum { LOOKS_PER_LEASE = 8 };
@@ -25,11 +43,8 @@ enum { LOOKS_PER_LEASE = 8 };
 static enum pando_status missing_co(struct pool_session *session, uint64_t *out)
 {
     struct pool *pool = session->pool;
-    uint64_t *beats = malloc(POOL_MEMBERS * sizeof(*beats));
-    if (beats == NULL)
-        return PANDO_NO_MEMORY;
-    struct fabric_op read = pool_heartbeats_read(pool, beats);
-    enum pando_status status = pool_submit_co(session, 0, &read, 1);
+    uint64_t *beats;
+    enum pando_status status = pool_heartbeats_co(session, &beats);
     *out = 0;
     for (uint16_t member = 1; member < POOL_MEMBERS && status == PANDO_OK; member++) {
         struct pool_heartbeat beat = pool_heartbeat_unpack(beats[member]);
@@ -43,11 +58,6 @@ static enum pando_status missing_co(struct pool_session *session, uint64_t *out)
     }
     free(beats);
     return status;
-}
-
-bool pool_node_usable(const struct pool *pool, uint16_t node)
-{
-    return !pool_node_avoided(pool, node);
 }
 
 enum pando_status pool_partial_begin_co(struct pool_session *session)

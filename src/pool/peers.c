@@ -5,22 +5,28 @@
  * member: whoever asks for another looks into the members' table, and takes the endpoint's place there
  * when the new one is found alive. Connecting again also looks there first, so that a member that is
  * gone is known to be.
+ *
+ * A member may live and swallow what is sent to it, and connecting then takes seconds. Only the first try is
+ * waited for. After one that failed the next is made by a task of its own, which callers do not wait for, and
+ * the pause before it doubles each time.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
+#include "pool/members_int.h"
 #include "pool/peer_fmt.h"
 #include "pool/pool_int.h"
 
 enum {
     SMALL_BYTES = 1024, /* calls and replies up to this need no memory of their own */
     PEER_TRIES = 8,     /* that somebody else takes the place while we look */
+    PAUSES_PER_LEASE = 4,
+    PAUSE_DOUBLINGS = 6, /* to 16 leases */
 };
 
-static const uint64_t CONNECTING_PAUSE_NS = 100 * RT_NS_PER_US;
-
 struct pool_peer {
+    struct pool_session *session;
     struct fabric_identity who;
     uint16_t node;
     char location[FABRIC_LOCATION_MAX];
@@ -28,6 +34,7 @@ struct pool_peer {
     unsigned users;
     bool connecting;
     bool retired;      /* no longer in its place: goes with its last user */
+    unsigned failures; /* to connect, in a row */
     uint64_t again_ns; /* after a failure no further try before */
 };
 
@@ -49,15 +56,14 @@ static enum pando_status alive_co(struct pool_session *session, struct fabric_id
     return status;
 }
 
-/* Its record, which is its own if it was alive before and after. */
-static enum pando_status locate_co(struct pool_session *session, struct fabric_identity who,
-                                   struct pool_record *record)
+enum pando_status pool_locate_co(struct pool_session *session, struct fabric_identity who,
+                                 struct pool_record *record)
 {
     fabric_address at = pool_record_address(session->pool, who.member);
     struct fabric_op read = fabric_read(fabric_address_offset(at), record, sizeof(*record));
     enum pando_status status = alive_co(session, who);
     if (status == PANDO_OK)
-        status = pool_submit_co(session, fabric_address_node(at), &read, 1);
+        status = pool_submit_co(session, pool_node_of(session->pool, at), &read, 1);
     if (status == PANDO_OK)
         status = alive_co(session, who);
     if (status != PANDO_OK)
@@ -97,6 +103,7 @@ static enum pando_status peer_put_co(struct pool_session *session, struct pool_p
     struct pool_peer *peer = calloc(1, sizeof(*peer));
     if (peer == NULL)
         return PANDO_NO_MEMORY;
+    peer->session = session;
     peer->who = who;
     peer->node = record->node;
     memcpy(peer->location, record->location, sizeof(peer->location));
@@ -125,7 +132,7 @@ static enum pando_status peer_take_co(struct pool_session *session, struct fabri
             *out = peer;
             return PANDO_OK;
         }
-        enum pando_status status = locate_co(session, who, &record);
+        enum pando_status status = pool_locate_co(session, who, &record);
         if (status == PANDO_OK)
             status = peer_put_co(session, peer, who, &record);
         if (status != PANDO_OK)
@@ -134,9 +141,9 @@ static enum pando_status peer_take_co(struct pool_session *session, struct fabri
     return PANDO_NOT_FOUND;
 }
 
-static enum pando_status connect_co(struct pool_session *session, struct pool_peer *peer)
+static enum pando_status connect_co(struct pool_peer *peer)
 {
-    struct fabric *fabric = session->pool->fabric;
+    struct fabric *fabric = peer->session->pool->fabric;
     enum pando_status status = fabric_add_peer(fabric, peer->node, FABRIC_COMPUTE, peer->location);
     if (status != PANDO_OK)
         return status;
@@ -154,32 +161,86 @@ static bool connected(const struct pool_peer *peer)
     return peer->endpoint != NULL && !fabric_broken(peer->endpoint);
 }
 
-/* NOT_FOUND for whatever keeps it from connecting. */
-static enum pando_status peer_connect_co(struct pool_session *session, struct pool_peer *peer)
+static void note_failure(struct pool_peer *peer)
 {
-    struct pool *pool = session->pool;
+    unsigned doublings = peer->failures < PAUSE_DOUBLINGS ? peer->failures : PAUSE_DOUBLINGS;
+    uint64_t pause_ns = peer->session->pool->lease_ns / PAUSES_PER_LEASE << doublings;
+    peer->failures++;
+    peer->again_ns = rt_now_ns() + pause_ns;
+}
 
-    /* One task connects, the others of this loop wait for it. */
-    while (peer->connecting)
-        rt_sleep_co(CONNECTING_PAUSE_NS);
-    if (connected(peer))
-        return PANDO_OK;
-    if (rt_now_ns() < peer->again_ns)
-        return PANDO_NOT_FOUND;
-    peer->connecting = true;
-    enum pando_status status = alive_co(session, peer->who);
+/* By one task at a time. NOT_FOUND for whatever keeps it from connecting. */
+static enum pando_status try_co(struct pool_peer *peer)
+{
+    struct pool *pool = peer->session->pool;
+    enum pando_status status = alive_co(peer->session, peer->who);
     if (status == PANDO_OK) {
-        status = connect_co(session, peer);
+        status = connect_co(peer);
         if (status == PANDO_FENCED)
             pool_set_fenced(pool);
-        if (status != PANDO_OK && status != PANDO_NO_MEMORY) {
+        if (status == PANDO_OK) {
+            peer->failures = 0;
+        } else if (status != PANDO_NO_MEMORY) {
+            note_failure(peer);
             status = PANDO_NOT_FOUND;
-            peer->again_ns = rt_now_ns() + pool->lease_ns / 4;
         }
     }
-    peer->connecting = false;
     /* The process may have joined again meanwhile: this then was done in the new member's name. */
     return pool_fenced(pool) ? PANDO_FENCED : status;
+}
+
+static void tried(struct pool_peer *peer)
+{
+    peer->connecting = false;
+    rt_waitq_wake_all(&peer->session->connected);
+}
+
+static void connect_task(void *arg)
+{
+    struct pool_peer *peer = arg;
+    struct pool_session *session = peer->session;
+    enum pando_status status = try_co(peer);
+    (void)status; /* whoever calls it finds what came of it */
+    tried(peer);
+    peer_give_co(session, peer);
+    pool_session_release(session);
+}
+
+/* Nobody waits for this try. */
+static void connect_aside(struct pool_peer *peer)
+{
+    peer->connecting = true;
+    peer->users++;
+    pool_session_hold(peer->session);
+    if (rt_spawn(rt_loop_self(), connect_task, peer) == PANDO_OK)
+        return;
+    pool_session_release(peer->session);
+    peer->users--;
+    tried(peer);
+}
+
+static bool first_try(const void *context)
+{
+    const struct pool_peer *peer = context;
+    return peer->connecting && peer->failures == 0;
+}
+
+static enum pando_status peer_connect_co(struct pool_peer *peer)
+{
+    /* One task connects, the others of this loop wait for it. */
+    (void)rt_waitq_while_co(&peer->session->connected, first_try, peer, RT_NEVER);
+    if (!peer->connecting && connected(peer))
+        return PANDO_OK;
+    if (peer->connecting || rt_now_ns() < peer->again_ns)
+        return PANDO_NOT_FOUND;
+    if (peer->failures > 0) {
+        connect_aside(peer);
+        return PANDO_NOT_FOUND;
+    }
+    peer->connecting = true;
+    enum pando_status status = try_co(peer);
+    tried(peer);
+    return status;
 }
 
 void pool_peers_close_co(struct pool_session *session)
@@ -207,7 +268,7 @@ void pool_peers_counters(const struct pool_session *session, struct fabric_count
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-struct call {
+struct peer_call {
     struct fabric_identity member;
     uint16_t table, method;
     struct slice body;
@@ -216,7 +277,7 @@ struct call {
     uint32_t *reply_size;
 };
 
-static enum pando_status call_self_co(struct pool_session *session, const struct call *call)
+static enum pando_status call_self_co(struct pool_session *session, const struct peer_call *call)
 {
     struct fabric_request request = {.from = session->pool->identity,
                                      .method = call->method,
@@ -235,7 +296,7 @@ static enum pando_status call_self_co(struct pool_session *session, const struct
 }
 
 /* The fabric's word, and what the other side said. */
-static enum pando_status outcome(struct pool_session *session, const struct call *call,
+static enum pando_status outcome(struct pool_session *session, const struct peer_call *call,
                                  enum pando_status status, const uint8_t *bytes, uint32_t size)
 {
     struct pool_peer_reply head;
@@ -260,7 +321,7 @@ static enum pando_status outcome(struct pool_session *session, const struct call
 
 /* `bytes` has room for the request and for the reply behind it. */
 static enum pando_status send_co(struct pool_session *session, struct fabric_endpoint *endpoint,
-                                 const struct call *call, uint8_t *bytes, size_t bytes_size)
+                                 const struct peer_call *call, uint8_t *bytes, size_t bytes_size)
 {
     struct pool_peer_request head = {.magic = POOL_PEER_MAGIC,
                                      .table = call->table,
@@ -280,7 +341,7 @@ static enum pando_status send_co(struct pool_session *session, struct fabric_end
 }
 
 static enum pando_status call_peer_co(struct pool_session *session, struct pool_peer *peer,
-                                      const struct call *call)
+                                      const struct peer_call *call)
 {
     uint8_t small[SMALL_BYTES];
     size_t bytes_size = sizeof(struct pool_peer_request) + call->body.size +
@@ -288,9 +349,11 @@ static enum pando_status call_peer_co(struct pool_session *session, struct pool_
     uint8_t *bytes = bytes_size <= sizeof(small) ? small : malloc(bytes_size);
     if (bytes == NULL)
         return PANDO_NO_MEMORY;
-    enum pando_status status = peer_connect_co(session, peer);
+    enum pando_status status = peer_connect_co(peer);
     if (status == PANDO_OK)
         status = send_co(session, peer->endpoint, call, bytes, bytes_size);
+    if (status == PANDO_OK)
+        pool_wish_over(session->pool, call->member.member);
     if (bytes != small)
         free(bytes);
     return status;
@@ -303,13 +366,13 @@ enum pando_status pool_call_co(struct pool_session *session, struct fabric_ident
     struct pool *pool = session->pool;
     struct pool_peer *peer = NULL;
     uint32_t ignored;
-    struct call call = {.member = member,
-                        .table = table,
-                        .method = method,
-                        .body = body,
-                        .reply = reply,
-                        .reply_capacity = reply_capacity,
-                        .reply_size = reply_size == NULL ? &ignored : reply_size};
+    struct peer_call call = {.member = member,
+                             .table = table,
+                             .method = method,
+                             .body = body,
+                             .reply = reply,
+                             .reply_capacity = reply_capacity,
+                             .reply_size = reply_size == NULL ? &ignored : reply_size};
 
     *call.reply_size = 0;
     if (call.reply_capacity > POOL_CALL_BYTES_MAX)

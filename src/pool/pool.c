@@ -10,6 +10,9 @@
 #include "base/assert.h"
 #include "base/log.h"
 #include "pool/broken.h"
+#include "pool/directory_int.h"
+#include "pool/members_int.h"
+#include "pool/memory_int.h"
 #include "pool/pool_int.h"
 
 static const uint64_t LEASE_NS = RT_NS_PER_S;
@@ -26,6 +29,18 @@ static enum pando_status fail(char *error, size_t error_bytes, enum pando_status
     return status;
 }
 
+enum pando_status pool_connect_failed(struct pool *pool, uint16_t node, enum pando_status status,
+                                      char *error, size_t error_bytes)
+{
+    char trouble[256];
+    fabric_connect_error(pool->fabric, node, trouble, sizeof(trouble));
+    if (trouble[0] == '\0')
+        return fail(error, error_bytes, status, node, "cannot connect");
+    snprintf(error, error_bytes, "memory node %u: cannot connect (%s): %s", node,
+             pando_status_text(status), trouble);
+    return status;
+}
+
 /* With endpoints of nobody: the identity comes from the members table on node 0. */
 static enum pando_status introduce_co(struct pool *pool, const char *name, uint64_t expected,
                                       char *error, size_t error_bytes)
@@ -36,12 +51,13 @@ static enum pando_status introduce_co(struct pool *pool, const char *name, uint6
     fabric_set_identity(pool->fabric, (struct fabric_identity){0});
     status = fabric_connect_co(pool->fabric, 0, &endpoint);
     if (status != PANDO_OK)
-        return fail(error, error_bytes, status, 0, "cannot connect");
+        return pool_connect_failed(pool, 0, status, error, error_bytes);
     status = pool_windows_join_co(pool, endpoint, expected, error, error_bytes);
     if (status != PANDO_OK) {
         fabric_disconnect_co(endpoint);
         return status;
     }
+    fabric_set_pool(pool->fabric, pool->id);
     status = pool_member_join_co(pool, endpoint, name);
     fabric_disconnect_co(endpoint);
     if (status != PANDO_OK)
@@ -76,7 +92,7 @@ enum pando_status pool_join_co(struct fabric *fabric, const struct pool_options 
     pool->no_recovery = options->no_recovery;
     pool->ending = options->ending;
     pool->intents = intent_slots_create(pool->nodes);
-    pool->stock = stock_create(pool->nodes);
+    pool->stock = stock_create(pool->nodes, options->freed_max);
     pool->uses = pool_uses_create();
     list_init(&pool->sessions);
     if (pool->intents == NULL || pool->stock == NULL || pool->uses == NULL) {
@@ -84,12 +100,16 @@ enum pando_status pool_join_co(struct fabric *fabric, const struct pool_options 
         return PANDO_NO_MEMORY;
     }
     rt_waitq_init(&pool->wake);
+    rt_waitq_init(&pool->ended);
     pool_answers_init(pool);
 
     enum pando_status status = introduce_co(pool, options->name == NULL ? "" : options->name,
                                             options->pool, error, error_bytes);
     if (status == PANDO_OK) {
+        pool_rooms_init(pool);
         status = pool_session_open_co(pool, &pool->own);
+        for (uint16_t node = 1; node < pool->nodes && status == PANDO_OK; node++)
+            status = pool_pass_show_co(pool, pool_endpoint(pool->own, node));
         if (status == PANDO_OK)
             status = pool_member_start(pool);
         if (status != PANDO_OK)
@@ -109,11 +129,15 @@ enum pando_status pool_join_co(struct fabric *fabric, const struct pool_options 
 void pool_leave_co(struct pool *pool)
 {
     pool_answers_end_co(pool);
-    pool_member_leave_co(pool);
+    bool ended = pool_member_end_co(pool);
+    rt_stall_point();
     if (pool->grants != NULL)
         pool_session_close_co(pool->grants);
     pool_session_close_co(pool->own);
     pando_assert(list_empty(&pool->sessions));
+    rt_stall_point();
+    if (ended)
+        pool_member_free_slot_co(pool);
     pool_free(pool);
 }
 
@@ -130,6 +154,11 @@ uint64_t pool_id(const struct pool *pool)
 }
 
 uint16_t pool_nodes(const struct pool *pool)
+{
+    return pool->nodes;
+}
+
+uint16_t pool_banks(const struct pool *pool)
 {
     return pool->nodes;
 }
@@ -155,6 +184,11 @@ struct fabric *pool_fabric(const struct pool *pool)
     return pool->fabric;
 }
 
+_Atomic uint64_t *pool_shared_bytes(struct pool *pool)
+{
+    return &pool->shared_bytes;
+}
+
 bool pool_private(const struct pool *pool)
 {
     return pool->nodes == 1 && fabric_self(pool->fabric) == 0 &&
@@ -175,7 +209,7 @@ bool pool_fenced(const struct pool *pool)
     return atomic_load_explicit(&pool->fenced, memory_order_acquire);
 }
 
-void pool_give_up(struct pool *pool)
+void pool_resign(struct pool *pool)
 {
     log_warn("a change could not be finished: this member gives itself up",
              log_u64("member", pool->identity.member));
@@ -184,10 +218,13 @@ void pool_give_up(struct pool *pool)
 
 void pool_set_fenced(struct pool *pool)
 {
-    if (!atomic_exchange(&pool->fenced, true))
-        log_warn("this member was declared dead: it must join again",
-                 log_u64("member", pool->identity.member),
-                 log_u64("incarnation", pool->identity.incarnation));
+    if (atomic_exchange(&pool->fenced, true))
+        return;
+    log_warn("this member was declared dead: it must join again",
+             log_u64("member", pool->identity.member),
+             log_u64("incarnation", pool->identity.incarnation));
+    pool_intents_wake(pool);
+    stock_wake(pool->stock);
 }
 
 const struct pool_superblock *pool_superblock(const struct pool *pool, uint16_t node)
@@ -206,6 +243,11 @@ uint64_t pool_recoveries(const struct pool *pool)
     return atomic_load_explicit(&pool->recoveries, memory_order_relaxed);
 }
 
+uint64_t pool_unreadable_intents(const struct pool *pool)
+{
+    return atomic_load_explicit(&pool->unreadable_intents, memory_order_relaxed);
+}
+
 /* ---- sessions -------------------------------------------------------------------------------- */
 
 static void session_free(struct pool_session *session)
@@ -213,6 +255,7 @@ static void session_free(struct pool_session *session)
     free(session->endpoints);
     free(session->reconnecting);
     free(session->silent_until_ns);
+    free(session->credits);
     free(session);
 }
 
@@ -226,21 +269,25 @@ static struct pool_session *session_create(struct pool *pool)
     session->endpoints = calloc(pool->nodes, sizeof(*session->endpoints));
     session->reconnecting = calloc(pool->nodes, sizeof(*session->reconnecting));
     session->silent_until_ns = calloc(pool->nodes, sizeof(*session->silent_until_ns));
-    session->next_node = (uint16_t)(rt_random() % pool->nodes);
+    session->credits = calloc(pool->nodes, sizeof(*session->credits));
     rt_waitq_init(&session->wake);
+    rt_waitq_init(&session->ended);
+    rt_waitq_init(&session->connected);
     list_init(&session->link);
     if (session->endpoints == NULL || session->reconnecting == NULL ||
-        session->silent_until_ns == NULL) {
+        session->silent_until_ns == NULL || session->credits == NULL) {
         session_free(session);
         return NULL;
     }
+    pool_turns_begin(pool, session->credits);
     atomic_store(&session->ticked_ns, rt_now_ns());
     return session;
 }
 
 /* After every connect, before anything else is sent. If a node has lost its lock table, locks that this
- * member took there are others' now, and what it would write under them must not arrive (R11). Nobody
- * knows which lists those are, so the member ends: it joins again, and its former life is recovered. */
+ * member took there are others' now, and what it would write under them must not arrive
+ * (rule resolve-unknown). Nobody knows which lists those are, so the member ends: it joins again,
+ * and its former life is recovered. */
 static enum pando_status check_life_co(struct pool_session *session, uint16_t node)
 {
     struct pool *pool = session->pool;
@@ -252,7 +299,7 @@ static enum pando_status check_life_co(struct pool_session *session, uint16_t no
         return status;
     log_warn("a memory node has lost its lock table, and this member's locks with it",
              log_u64("node", node));
-    pool_give_up(pool);
+    pool_resign(pool);
     return PANDO_FENCED;
 }
 
@@ -283,6 +330,12 @@ enum pando_status pool_session_open_co(struct pool *pool, struct pool_session **
     return PANDO_OK;
 }
 
+static bool any_task(const void *context)
+{
+    const struct pool_session *session = context;
+    return !session->ticker_done || session->fencing > 0 || session->owed > 0 || session->held > 0;
+}
+
 void pool_session_close_co(struct pool_session *session)
 {
     struct pool *pool = session->pool;
@@ -290,17 +343,14 @@ void pool_session_close_co(struct pool_session *session)
     pool_owed_settle_co(session);
     session->closing = true;
     rt_waitq_wake_all(&session->wake);
-    while (!session->ticker_done)
-        rt_yield_co();
-    while (session->fencing > 0 || session->owed > 0)
-        rt_sleep_co(RT_NS_PER_MS);
+    (void)rt_waitq_while_co(&session->ended, any_task, session, RT_NEVER);
     pool_peers_close_co(session);
     for (uint16_t node = 0; node < pool->nodes; node++) {
         if (session->endpoints[node] == NULL)
             continue;
         if (fabric_broken(session->endpoints[node])) {
             stock_lost(pool->stock);
-            atomic_store(&pool->doubtful, true);
+            atomic_store(&pool->unknown_left, true);
         }
         fabric_disconnect_co(session->endpoints[node]);
     }
@@ -310,26 +360,38 @@ void pool_session_close_co(struct pool_session *session)
     session_free(session);
 }
 
-/* ---- lists in doubt -------------------------------------------------------------------------- */
-
-static bool any_broken(const struct pool_session *session)
+void pool_session_hold(struct pool_session *session)
 {
-    bool broken = false;
+    session->held++;
+}
+
+void pool_session_release(struct pool_session *session)
+{
+    pando_dassert(session->held > 0);
+    if (--session->held == 0)
+        rt_waitq_wake_all(&session->ended);
+}
+
+/* ---- lists of unknown outcome ---------------------------------------------------------------- */
+
+bool pool_session_whole(const struct pool_session *session)
+{
+    bool whole = true;
     for (uint16_t node = 0; node < session->pool->nodes; node++)
-        broken = broken || fabric_broken(session->endpoints[node]);
-    return broken;
+        whole = whole && !fabric_broken(session->endpoints[node]);
+    return whole;
 }
 
 void pool_session_settle(struct pool_session *session)
 {
     uint64_t now_ns = rt_now_ns();
-    if (!any_broken(session))
+    if (pool_session_whole(session))
         atomic_store(&session->settled_ns, now_ns);
 }
 
 bool pool_settled(struct pool *pool, uint64_t since_ns)
 {
-    bool all = !atomic_load(&pool->doubtful);
+    bool all = !atomic_load(&pool->unknown_left);
     rt_latch_lock(&pool->latch);
     list_for_each (link, &pool->sessions) {
         struct pool_session *session = container_of(link, struct pool_session, link);
@@ -348,7 +410,7 @@ void pool_session_pause(struct pool_session *session)
 {
     if (session->owed != 0)
         return;
-    atomic_store(&session->paused_settled, !any_broken(session));
+    atomic_store(&session->paused_settled, pool_session_whole(session));
     atomic_store_explicit(&session->paused, true, memory_order_release);
 }
 
@@ -369,6 +431,11 @@ struct fabric_endpoint *pool_endpoint(struct pool_session *session, uint16_t nod
     return session->endpoints[node];
 }
 
+static bool is_set(const void *flag)
+{
+    return *(const bool *)flag;
+}
+
 enum pando_status pool_reconnect_co(struct pool_session *session, uint16_t node)
 {
     struct fabric_endpoint *endpoint = pool_endpoint(session, node);
@@ -376,18 +443,17 @@ enum pando_status pool_reconnect_co(struct pool_session *session, uint16_t node)
 
     /* The member's own tasks come again by themselves, and must not sleep over the end of an outage. */
     bool own = session == session->pool->own && node == 0;
-    uint64_t wait_ns = own ? session->pool->lease_ns / 64 : RECONNECT_PAUSE_NS;
 
     /* One task reconnects, the others of this loop wait for it. */
-    while (session->reconnecting[node])
-        rt_sleep_co(wait_ns < RECONNECT_PAUSE_NS ? wait_ns : RECONNECT_PAUSE_NS);
+    (void)rt_waitq_while_co(&session->connected, is_set, &session->reconnecting[node], RT_NEVER);
     if (pool_node_avoided(session->pool, node) && session != session->pool->own &&
         pool_partial_check_co(session, node) != PANDO_OK)
         return PANDO_BROKEN;
-    if (!fabric_broken(endpoint))
-        return PANDO_OK;
+    /* The one that reconnected may have found that the lock table was lost. */
     if (pool_fenced(session->pool))
         return PANDO_FENCED;
+    if (!fabric_broken(endpoint))
+        return PANDO_OK;
     stock_lost(session->pool->stock); /* the fate of blocks that lists were about is unknown */
     session->reconnecting[node] = true;
     session->breaks += node == 0;
@@ -399,9 +465,10 @@ enum pando_status pool_reconnect_co(struct pool_session *session, uint16_t node)
             status = pool_window_lost(session->pool, node);
         if (own || status == PANDO_OK || status == PANDO_FENCED || status == PANDO_DENIED)
             break;
-        rt_sleep_co(RECONNECT_PAUSE_NS << i);
+        rt_sleep_co(RECONNECT_PAUSE_NS << i); /* nobody says when the node is back */
     }
     session->reconnecting[node] = false;
+    rt_waitq_wake_all(&session->connected);
     if (status == PANDO_FENCED)
         pool_set_fenced(session->pool);
     /* The process may have joined again meanwhile: this then was done in the new member's name. */
@@ -415,10 +482,13 @@ enum pando_status pool_submit_co(struct pool_session *session, uint16_t node, st
 {
     if (node >= session->pool->nodes)
         return PANDO_RANGE;
-    /* Also one that gave itself up: whoever recovers it must find things as they are now. */
+    /* Also one that resigned: whoever recovers it must find things as they are now. */
     if (pool_fenced(session->pool))
         return PANDO_FENCED;
-    if (fabric_broken(session->endpoints[node]) || pool_node_avoided(session->pool, node)) {
+    /* An endpoint that another task is reconnecting may be whole already, and its node's lock table may
+     * be lost: nothing is sent before that is known. */
+    if (fabric_broken(session->endpoints[node]) || session->reconnecting[node] ||
+        pool_node_avoided(session->pool, node)) {
         enum pando_status status = pool_reconnect_co(session, node);
         if (status != PANDO_OK)
             return status;
@@ -433,16 +503,7 @@ enum pando_status pool_word_read_co(struct pool_session *session, fabric_address
                                     uint64_t *out)
 {
     struct fabric_op read = fabric_read(fabric_address_offset(address), out, sizeof(*out));
-    return pool_submit_co(session, fabric_address_node(address), &read, 1);
-}
-
-enum pando_status pool_word_cas_co(struct pool_session *session, fabric_address address,
-                                   uint64_t expected, uint64_t desired, uint64_t *old)
-{
-    struct fabric_op cas = fabric_cas(fabric_address_offset(address), expected, desired);
-    enum pando_status status = pool_submit_co(session, fabric_address_node(address), &cas, 1);
-    *old = cas.old;
-    return status;
+    return pool_submit_co(session, pool_node_of(session->pool, address), &read, 1);
 }
 
 void pool_session_counters(const struct pool_session *session,

@@ -4,8 +4,8 @@
  * A process joins a pool once (struct pool) and gets an identity; each of its threads opens a
  * session (struct pool_session) with endpoints of its own. As a member it sends heartbeats, watches
  * those of the others, and when one stops, fences it everywhere, finishes what it left half done,
- * releases its locks and takes back its memory (R13 to R16). A member that was itself declared dead
- * finds out at its next operation: FENCED. It then has to leave and join again.
+ * releases its locks and takes back its memory (rule member-recovery). A member that was itself
+ * declared dead finds out at its next operation: FENCED. It then has to leave and join again.
  *
  * Suspends: everything that ends in _co. Threads: a session belongs to its loop; struct pool's
  * functions say themselves.
@@ -17,7 +17,9 @@
 
 #include "fabric/fabric.h"
 #include "pool/call_fmt.h"
+#include "pool/lists.h"
 #include "pool/pool_fmt.h"
+#include "pool/view.h"
 
 struct pool;
 struct pool_session;
@@ -28,7 +30,8 @@ struct pool_options {
     uint64_t lease_ns;     /* 0 for 1 s: how long others wait before they call this member dead */
     uint32_t drift_ppm;    /* 0 for 10,000: how much clocks may disagree */
     bool no_recovery;      /* test only: never declares anybody dead */
-    uint64_t pool;         /* id of the pool that is joined again; 0 for any */
+    uint32_t freed_max; /* test only: blocks that may wait for their grace period; 0 for 262,144 */
+    uint64_t pool;      /* id of the pool that is joined again; 0 for any */
     const atomic_bool *ending; /* NULL, or true when the process is to end: see pool_retry_co */
 };
 
@@ -49,13 +52,17 @@ uint64_t pool_id(const struct pool *pool);
 uint16_t pool_nodes(const struct pool *pool);
 struct pool_window pool_window(const struct pool *pool, uint16_t node);
 uint64_t pool_lease_ns(const struct pool *pool);
-uint64_t pool_grace_ns(const struct pool *pool); /* freed memory is not reused before (R22) */
+uint64_t pool_grace_ns(const struct pool *pool); /* freed memory waits (rule stale-read-limit) */
 struct fabric *pool_fabric(const struct pool *pool);
+
+/* For engines: a count of bytes that this process's tables have of what is meant for all of them together. */
+_Atomic uint64_t *pool_shared_bytes(struct pool *pool);
 
 /* No other process can reach it: it ends with this one. */
 bool pool_private(const struct pool *pool);
 
-/* False from the moment the member may have been declared dead; by its own clock (R13). */
+/* False from the moment the member may have been declared dead; by its own clock
+ * (rule heartbeat-lease). */
 bool pool_lease_valid(const struct pool *pool);
 
 /* True for good once it is known to have been. */
@@ -64,10 +71,19 @@ bool pool_fenced(const struct pool *pool);
 /* Whether the process is to end, as pool_options says. */
 bool pool_ending(const struct pool *pool);
 
+/* How long an operation tries before it gives up: ten leases, or two if the caller is leaving or the process
+ * is to end. */
+uint64_t pool_patience_ns(const struct pool *pool, bool leaving);
+
+/* Whether a wait has lasted too long. *deadline_ns is 0 when it begins, or the caller's own limit; 0 becomes the
+ * end of that patience, and no deadline is further away than two leases once the caller is leaving, or the
+ * process is to end. */
+bool pool_past(const struct pool *pool, bool leaving, uint64_t *deadline_ns);
+
 /* For a member that holds a lock on something half changed and cannot reach it any more: from now
  * on it is dead, by its own word. It sends nothing any more, its heartbeats stop, and others recover
  * it. Any thread. */
-void pool_give_up(struct pool *pool);
+void pool_resign(struct pool *pool);
 
 /* Whoever watches over a member watches its loops, too: one that does not turn keeps the process from
  * its heartbeat. A loop that is not run for a while and on which no operation is under way says so
@@ -78,43 +94,46 @@ void pool_session_resume(struct pool_session *session);
 /* Where a memory node's things are: its superblock as read when joining. */
 const struct pool_superblock *pool_superblock(const struct pool *pool, uint16_t node);
 
+/* Bytes of blocks that all memory nodes together could hold if they were empty, without their reserves. */
+uint64_t pool_capacity(const struct pool *pool);
+
 /* ---- sessions -------------------------------------------------------------------------------- */
 
 PANDO_MUST_CHECK enum pando_status pool_session_open_co(struct pool *pool,
                                                         struct pool_session **out);
+
+/* Waits for tasks that hold it. */
 void pool_session_close_co(struct pool_session *session);
 
+/* For a task of its own that uses the session, and that its caller does not wait for. On the session's loop. */
+void pool_session_hold(struct pool_session *session);
+void pool_session_release(struct pool_session *session);
+
 struct pool *pool_session_pool(const struct pool_session *session);
-struct fabric_endpoint *pool_endpoint(struct pool_session *session, uint16_t node);
 
-/* A list on the node that an address names; reconnects a broken endpoint first, in bounded time. */
-PANDO_MUST_CHECK enum pando_status pool_submit_co(struct pool_session *session, uint16_t node,
-                                                  struct fabric_op *ops, uint32_t count);
-
-/* The same for a list that may be repeated. If its endpoint broke, so that its outcome is not known, and can
- * be connected again, which fences what was sent before (R4), the list is sent again, a few times at most. */
-PANDO_MUST_CHECK enum pando_status pool_submit_again_co(struct pool_session *session, uint16_t node,
-                                                        struct fabric_op *ops, uint32_t count);
-
-/* Connects a broken endpoint again: OK, FENCED, or why not. OK at once if it is not broken. */
-PANDO_MUST_CHECK enum pando_status pool_reconnect_co(struct pool_session *session, uint16_t node);
+/* Whether every memory node can be reached, as far as the session has noticed. On its loop. */
+bool pool_session_whole(const struct pool_session *session);
 
 /* Sums over the session's endpoints, by kind of target. */
 void pool_session_counters(const struct pool_session *session,
                            struct fabric_counters out[FABRIC_TARGETS]);
 
-/* ---- locks (R9 to R12) ----------------------------------------------------------------------- */
+/* ---- locks (rules lock-word, verify-after-lock, resolve-unknown, local-handover) ------------- */
 
 struct pool_lock {
     fabric_address address;
     uint64_t word; /* what it holds while it is ours; unique for ever */
 };
 
-/* Where lock `index` of a node is. */
-fabric_address pool_lock_address(const struct pool *pool, uint16_t node, uint32_t index);
+/* Where lock `index` of a bank is. */
+fabric_address pool_lock_address(const struct pool *pool, uint16_t bank, uint32_t index);
 
-/* The lock that protects an object: on the object's node, never the directory's. */
+/* The lock that protects an object, of which pool_address_ok: in its bank, never the directory's. */
 fabric_address pool_lock_for(const struct pool *pool, fabric_address object);
+
+/* Whether so many bytes there are part of some memory node's heap: what comes out of the pool is asked this
+ * before its lock is computed, or it is followed. */
+bool pool_address_ok(const struct pool *pool, fabric_address address, uint64_t bytes);
 
 /* A word nobody used before, for a lock that is taken from 0; pool_lock_taken_from for others. Any
  * thread. */
@@ -161,13 +180,14 @@ PANDO_MUST_CHECK enum pando_status pool_lock_backoff_co(struct pool_session *ses
                                                         fabric_address lock, uint64_t word,
                                                         struct pool_backoff *backoff);
 
-/* R11. A list that ended in releasing this lock failed with BROKEN: reconnects (which fences the
- * old session) and looks. *applied says whether it was; if not, the lock is still ours and the list
- * may be sent again. UNKNOWN or FENCED: it can no longer be said, or we are no longer we. */
+/* resolve-unknown (R11). A list that ended in releasing this lock failed with BROKEN: reconnects
+ * (which fences the old session) and looks. *applied says whether it was; if not, the lock is still
+ * ours and the list may be sent again. UNKNOWN or FENCED: it can no longer be said, or we are no
+ * longer we. */
 PANDO_MUST_CHECK enum pando_status pool_resolve_co(struct pool_session *session,
                                                    const struct pool_lock *lock, bool *applied);
 
-/* ---- doing things again (retry.c) ------------------------------------------------------------- */
+/* ---- doing things again (retry.c) ------------------------------------------------------------ */
 
 /* A loop that begins again when somebody was in the way, or a node could not be reached. */
 struct pool_retry {
@@ -181,36 +201,6 @@ struct pool_retry {
  * since the process was to end (pool_options). FENCED. */
 PANDO_MUST_CHECK enum pando_status pool_retry_co(struct pool *pool, struct pool_retry *retry);
 
-/* A thing that others may be writing or freeing is read until the caller believes it. */
-struct pool_reading {
-    fabric_address address;
-    void *to;
-    uint32_t size;
-    unsigned tries; /* 0 to begin with */
-    bool recent;    /* out: the bytes are to be believed if they pass the caller's check (R22) */
-};
-
-/* One try more; pauses before the later ones. STALE: no such place, or it was tried often enough. */
-PANDO_MUST_CHECK enum pando_status pool_read_co(struct pool_session *session,
-                                                struct pool_reading *reading);
-
-/* R22: whether a READ that was posted at that time of rt_coarse_ns, and is done, may be believed. */
-bool pool_recent(uint64_t posted_ns);
-
-/* Sends a list that may be repeated, until it was carried out. What was begun must be finished: if that
- * cannot be, in the time of pool_retry_co, this member gives itself up, and others finish it. OK or
- * UNKNOWN. */
-PANDO_MUST_CHECK enum pando_status pool_persist_co(struct pool_session *session, uint16_t node,
-                                                   struct fabric_op *ops, uint32_t count,
-                                                   const atomic_bool *leaving);
-
-/* Likewise a list that ends in releasing the lock, on the lock's node: it is repeated only if it was
- * not applied (R11). */
-PANDO_MUST_CHECK enum pando_status pool_persist_unlock_co(struct pool_session *session,
-                                                          const struct pool_lock *lock,
-                                                          struct fabric_op *ops, uint32_t count,
-                                                          const atomic_bool *leaving);
-
 /* ---- what a dead writer may have left -------------------------------------------------------- */
 
 /* Whether every member has beaten since the call before that asked, and none is being recovered: then what
@@ -220,27 +210,15 @@ struct pool_watch {
     uint64_t since_ns;
     uint64_t beats[POOL_MEMBERS], now[POOL_MEMBERS];
 };
-PANDO_MUST_CHECK enum pando_status pool_watch_co(struct pool_session *session,
-                                                 struct pool_watch *watch, bool *well);
+PANDO_MUST_CHECK enum pando_status pool_all_beat_co(struct pool_session *session,
+                                                    struct pool_watch *watch, bool *well);
 
-/* The same, of a list whose first operations are not repeated once the word at an address, on the lock's
- * node, is another: what they wrote may be others' by then. */
-struct pool_once {
-    uint32_t count; /* 0: none */
-    fabric_address word_at;
-    uint64_t word;
-};
-PANDO_MUST_CHECK enum pando_status
-pool_persist_unlock_once_co(struct pool_session *session, const struct pool_lock *lock,
-                            struct fabric_op *ops, uint32_t count, const struct pool_once *once,
-                            const atomic_bool *leaving);
+/* ---- intents (rule intent-first) ------------------------------------------------------------- */
 
-/* ---- intents (R18) --------------------------------------------------------------------------- */
-
-/* A slot for an intent, on the same node as what it protects. Slots are bounded: suspends until one
+/* A slot for an intent, in the same bank as what it protects. Slots are bounded: suspends until one
  * is free. The slot's header word is 0. */
 enum { POOL_INTENT_BYTES = 128 * 1024 - 64 }; /* three of the largest nodes, for a merge */
-PANDO_MUST_CHECK enum pando_status pool_intent_take_co(struct pool_session *session, uint16_t node,
+PANDO_MUST_CHECK enum pando_status pool_intent_take_co(struct pool_session *session, uint16_t bank,
                                                        fabric_address *slot);
 
 /* Its header word is 0 again. */
@@ -252,16 +230,23 @@ void pool_intent_give(struct pool_session *session, fabric_address slot);
  * and they fill their chunks. */
 uint32_t pool_block_bytes(uint64_t size);
 
-/* A block of that size (a multiple of 64, up to POOL_BLOCK_MAX) on a node, or on any node in turn
- * (POOL_ANY_NODE). Mostly without a message. Its contents are undefined but for its header; its
- * next version is block->version + 1. FULL: no memory on that node, or on none. Of any node: those that do
+/* A block of that size (a multiple of 64, up to POOL_BLOCK_MAX) in a bank, or in any bank, in turns by
+ * their room (POOL_ANY_NODE). Mostly without a message. Its contents are undefined but for its header; its
+ * next version is block->version + 1. FULL: no memory on that node, or none a moment ago (a full one
+ * is not asked again for a second, nor is one that did not answer: BROKEN); or on no node, each of which was
+ * asked. Of any node: those that do
  * not answer are passed over, and left alone for a second; if all others are full, the error is theirs. */
 enum { POOL_ANY_NODE = 0xffff };
-PANDO_MUST_CHECK enum pando_status pool_alloc_co(struct pool_session *session, uint16_t node,
+
+/* The bank whose turn it is: they take turns in proportion to the room that they have. The credits are the
+ * caller's, one for each of pool_banks, 0 to begin with; not for two threads at a time. Without a message. */
+uint16_t pool_turn_next(struct pool *pool, int32_t *credits);
+PANDO_MUST_CHECK enum pando_status pool_alloc_co(struct pool_session *session, uint16_t bank,
                                                  uint32_t block_bytes, struct pool_block *block);
 
 /* Gives a block back; it is used again after the grace period. Its tenure word is written unless
- * the caller has done so (FREE, held by this member). block->version is the last version it had. */
+ * the caller has done so (FREE, held by this member). block->version is the last version it had. Waits
+ * while very many wait for the end of theirs. An error, TIMEOUT too: it is swept when this member leaves. */
 PANDO_MUST_CHECK enum pando_status pool_free_co(struct pool_session *session,
                                                 const struct pool_block *block,
                                                 uint32_t block_bytes, bool tenure_written);
@@ -287,11 +272,16 @@ uint64_t pool_allocations_asked(const struct pool *pool);
 
 /* The same for a table, by its number: the pool knows then where it has memory. CORRUPT: it had some on a node whose window was replaced. */
 PANDO_MUST_CHECK enum pando_status pool_table_alloc_co(struct pool_session *session, uint16_t table,
-                                                       uint16_t node, uint32_t block_bytes,
+                                                       uint16_t bank, uint32_t block_bytes,
                                                        struct pool_block *block);
 PANDO_MUST_CHECK enum pando_status pool_table_vital_alloc_co(struct pool_session *session,
                                                              uint16_t table, uint32_t block_bytes,
                                                              struct pool_block *block);
+
+/* Whether the pool knows that the table in that slot has memory in a bank, for checks. STALE: it is not there. */
+PANDO_MUST_CHECK enum pando_status pool_table_marked_co(struct pool_session *session, unsigned slot,
+                                                        uint64_t table, uint16_t bank,
+                                                        bool *marked);
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
@@ -299,8 +289,8 @@ PANDO_MUST_CHECK enum pando_status pool_table_vital_alloc_co(struct pool_session
 bool pool_table_lost(const struct pool *pool, const struct pool_entry *entry, uint16_t *node);
 
 /* Frees all memory of a table that cannot be walked through, after nobody uses it any more (drop.c,
- * step 4). */
-PANDO_MUST_CHECK enum pando_status pool_table_sweep_co(struct pool_session *session,
+ * step 4). DENIED: the entry in that slot does not say that this member drops it. */
+PANDO_MUST_CHECK enum pando_status pool_table_sweep_co(struct pool_session *session, unsigned slot,
                                                        uint16_t table);
 
 struct pool_table_options {
@@ -317,7 +307,8 @@ struct pool_table_options {
 PANDO_MUST_CHECK enum pando_status pool_table_create_co(struct pool_session *session,
                                                         const struct pool_table_options *options,
                                                         unsigned *slot, struct pool_entry *out);
-/* A name "#N" opens the table with number N that is being dropped, to free it. */
+/* In one round trip, unless the directory is nearly full. A name "#N" opens the table with number N that is
+ * being dropped, to free it; "#N:SLOT" says where it is, else all entries are looked at. */
 PANDO_MUST_CHECK enum pando_status pool_table_open_co(struct pool_session *session,
                                                       const char *name, unsigned *slot,
                                                       struct pool_entry *out);
@@ -338,14 +329,44 @@ PANDO_MUST_CHECK enum pando_status pool_table_locked_co(struct pool_session *ses
                                                         uint64_t table, pool_table_fn fn,
                                                         void *context);
 
-/* All live entries, up to POOL_TABLES. */
+/* How many tables the directory has room for: it grows with node 0's window, up to POOL_TABLES. */
+unsigned pool_tables_max(const struct pool *pool);
+
+/* The entry at a place, as it is now, whatever its state. INVALID: there is no such place. */
+PANDO_MUST_CHECK enum pando_status pool_table_read_co(struct pool_session *session, unsigned slot,
+                                                      struct pool_entry *out);
+
+/* The first words of up to 128 entries, in one list. */
+struct pool_glance {
+    uint64_t state, root, table;
+};
+PANDO_MUST_CHECK enum pando_status pool_table_glance_co(struct pool_session *session,
+                                                        const unsigned *slots,
+                                                        struct pool_glance *out, unsigned count);
+
+/* Calls fn, which does not suspend, for every entry that is not free, until it returns false. Reads the
+ * directory piece by piece, and of that only what is in use: tables that are there all the time are told once,
+ * those that come or go meanwhile perhaps. */
+typedef bool (*pool_entry_fn)(void *context, unsigned slot, const struct pool_entry *entry);
+PANDO_MUST_CHECK enum pando_status pool_directory_each_co(struct pool_session *session,
+                                                          pool_entry_fn fn, void *context);
+
+/* How many entries are not free, and how many of these are being dropped: at least 1 while that is not
+ * known, because somebody died in the middle of a change. */
+struct pool_directory_counts {
+    uint64_t used, dropping;
+};
+PANDO_MUST_CHECK enum pando_status pool_directory_counts_co(struct pool_session *session,
+                                                            struct pool_directory_counts *out);
+
+/* All live entries, by name, each name once; free them. NO_MEMORY. */
 PANDO_MUST_CHECK enum pando_status pool_table_list_co(struct pool_session *session,
-                                                      struct pool_entry *out, unsigned *count);
+                                                      struct pool_entry **out, unsigned *count);
 
-/* The whole directory, entries of all states: POOL_TABLES of them. */
-PANDO_MUST_CHECK enum pando_status pool_directory_co(struct pool_session *session,
-                                                     struct pool_entry *out);
+/* Where an entry's root is, for messages. */
+fabric_address pool_root_address(const struct pool *pool, unsigned slot);
 
+/* CORRUPT, of this and of the next two: the word fails its check; *root and *found are not set. */
 PANDO_MUST_CHECK enum pando_status pool_root_read_co(struct pool_session *session, unsigned slot,
                                                      uint64_t *root);
 
@@ -385,7 +406,7 @@ PANDO_MUST_CHECK enum pando_status
 pool_drops_seen_by_all_co(struct pool_session *session, uint64_t drops, bool *all, bool *settled);
 
 /* Whether each session has since been seen with no endpoint broken: then none of the lists that ended before
- * that time is in doubt (R4). Any loop; ask again soon. */
+ * that time has an unknown outcome (rule failed-lists-linger). Any loop; ask again soon. */
 bool pool_settled(struct pool *pool, uint64_t since_ns);
 
 /* How many dead members were recovered so far. A table's entry has the count of when it was made. */
@@ -408,10 +429,12 @@ PANDO_MUST_CHECK enum pando_status pool_answer(struct pool *pool, uint16_t table
                                                void *context);
 
 /* No call is being answered for it when this returns. Not from an answer of that table. */
-void pool_answer_no_more_co(struct pool *pool, uint16_t table);
+void pool_answer_stop_co(struct pool *pool, uint16_t table);
 
 /* Calls another member, or this one. Up to reply_capacity bytes of the reply are stored; its size goes
- * to *reply_size. Connects once per session and member, and again, in bounded time, when that broke.
+ * to *reply_size. Connects once per session and member, and again, in bounded time, when that broke. While a
+ * member cannot be connected to, which is tried less and less often, up to once in 16 leases, no call waits for
+ * that but the first.
  * Not served: NOT_FOUND there is no such member in that incarnation (any more), or it cannot be
  * reached; UNSUPPORTED it listens nowhere; STALE nobody there answers for that table; AGAIN it has too much to do; FENCED we are.
  * BROKEN, TIMEOUT: it may have been served all the same. */
@@ -421,7 +444,8 @@ PANDO_MUST_CHECK enum pando_status pool_call_co(struct pool_session *session,
                                                 uint32_t reply_capacity, uint32_t *reply_size);
 
 /* Tells a member that cannot be called that this one wants what it has of a table: it gets a call with this method, from
- * this member and with an empty body, within a part of a lease. That may get lost. */
+ * this member and with an empty body, within a part of a lease. That may get lost. The log says so the first time, and
+ * again if the member has answered a call since. */
 enum { POOL_WISH_METHOD = 0xffff };
 void pool_wish_co(struct pool_session *session, struct fabric_identity member, uint16_t table);
 
@@ -447,12 +471,10 @@ PANDO_MUST_CHECK enum pando_status pool_heartbeat_co(struct pool_session *sessio
  * (partial.c). They answer BROKEN until it has. */
 PANDO_MUST_CHECK enum pando_status pool_partial_begin_co(struct pool_session *session);
 
-/* Whether a node is none of those, for who posts lists without pool_submit_co. Any thread. */
-bool pool_node_usable(const struct pool *pool, uint16_t node);
-
-/* Declares a member dead and recovers it; the monitor does that by itself. NOT_FOUND: it is not
- * there in that incarnation. BROKEN, UNSUPPORTED: it cannot be fenced, so nothing was taken over.
- */
+/* Declares a silent member dead and recovers it; the monitor does that by itself. NOT_FOUND: it is not
+ * there in that incarnation. BUSY: another recovers it, or it was not silent for its lease, as far as
+ * memory node 0 knows (rule fence-ticket): nothing was done to it. BROKEN, UNSUPPORTED: it cannot
+ * be fenced, so nothing was taken over. */
 PANDO_MUST_CHECK enum pando_status pool_recover_co(struct pool_session *session,
                                                    struct fabric_identity dead);
 
@@ -464,7 +486,7 @@ struct pool_usage {
     struct pool_usage_head head;
     const struct pool_usage_class *classes;
     const struct pool_usage_table *tables;
-    void *bytes; /* what these point to */
+    void *bytes, *table_bytes; /* what these point to */
 };
 PANDO_MUST_CHECK enum pando_status pool_usage_co(struct pool_session *session, uint16_t node,
                                                  struct pool_usage *out);
@@ -472,6 +494,9 @@ void pool_usage_free(struct pool_usage *usage);
 
 /* Recoveries this process has done since it joined. */
 uint64_t pool_recoveries(const struct pool *pool);
+
+/* How many intents of dead members this one could not read, and left out: each was torn, or is damaged. */
+uint64_t pool_unreadable_intents(const struct pool *pool);
 
 /* Rises after a member is no member any more, within a lease; and sometimes without. */
 uint64_t pool_departures(const struct pool *pool);

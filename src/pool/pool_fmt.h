@@ -5,9 +5,11 @@
  *   first               superblock, 4 KiB (first = fabric_window_first)
  *   + 4 KiB             heartbeats: 1,024 words, one per member            (used on node 0)
  *   + 12 KiB            member records: 1,024 x 256 bytes                  (used on node 0)
- *   + 268 KiB           table directory: 128 x 256 bytes                   (used on node 0)
- *   + 300 KiB           windows of the pool's nodes: 256 x 16 bytes        (used on node 0)
- *   + 304 KiB           chunk table: one 16-byte entry per chunk
+ *   + 268 KiB           head of the table directory, 4 KiB                 (used on node 0)
+ *   + 272 KiB           numbers of tables in use: a bit each, 8 KiB        (used on node 0)
+ *   + 280 KiB           windows of the pool's nodes: 256 x 16 bytes        (used on node 0)
+ *   + 284 KiB           chunk table: one 16-byte entry per chunk
+ *   directory           8 to 1,024 groups of 16 entries of 256 bytes       (node 0 only)
  *   heap_offset         chunks of 1 MiB
  *   device + 0          lock table: 32,768 words (on-chip memory where there is some)
  *
@@ -20,6 +22,7 @@
  *   64  8  lock table's life: changes when the lock table was lost, as on-chip memory is
  *   72  8  barrier: the node's own atomics, after which its CPU sees every WRITE that has completed
  *   80  8  replaces: 1 in a window that was made to take the place of a lost one, until it has
+ *   88  8  directory: offset of its first group, and 96  8  how many there are; 0 but on node 0
  *  128  8  drops: goes up whenever a table begins to be dropped (node 0 only; drop.c)
  *  136  8  epoch: up by 2 whenever a node's window is replaced; odd meanwhile (node 0 only; windows.c)
  *  144  8  deaths: goes up whenever a dead member has been recovered (node 0 only)
@@ -34,15 +37,23 @@
  *   16 64  name (host and process), NUL-terminated
  *   80 96  location of its window, NUL-terminated
  *  176  8  drops seen: bit 63 says that it keeps this word, bit 62 that no list of its that was about
- *          these tables is in doubt (R4), the rest is the latest count of drops whose tables it
- *          does not use any more            184  8  missing: of a partial
- *          recovery, a bit for each memory node (0 to 63) that it has not come to yet
+ *          these tables has an unknown outcome (rule failed-lists-linger), the rest is the latest count of
+ *          drops whose tables it does not use any more
+ *  184  8  missing: of a partial recovery, a bit for each memory node (0 to 63) that it has not
+ *          come to yet
  *  192 64  wishes: what members who cannot call it want of it; a word each, 0 if none: table 16,
  *          member 16, incarnation 16 (from bit 47 down; wishes.c)
  *
- * directory entry
+ * head of the directory: changed under its lock only (directory_change.c)
+ *    0  8  changing: 1 while head, numbers and entries may disagree, as after a death
+ *    8  8  the number that was given last   16  8  entries that are not free
+ *   24  8  of these, in neither group of their names   32  8  of these, being dropped
+ *   64 128 a bit for each group: it has entries that are not free
+ *
+ * directory entry, in one of the two groups that its name's hash names, if these had room
  *    0  8  state: 0 free, 1 live, 2 being dropped; with 2 also who drops it: member 16 at bit 16,
- *          incarnation 16 at bit 32   8  8  root: an address, changed by CAS
+ *          incarnation 16 at bit 32   8  8  root: an address as a checked word (checked_word.h: it
+ *          has at most 56 bits), changed by CAS; 0 while there is none
  *   16  8  table's number, from 1     24  4  largest key      28  4  inline value bytes
  *   32 64  name, NUL-terminated       96 16  engine, NUL-terminated
  *  112  8  uses: nodes that the table has memory on 40 (a bit each, node mod 40), and the epoch at
@@ -59,15 +70,16 @@
  *          2 the rest of a block that begins in a chunk before it, 3 vital blocks
  *    8  8  version floor: no block here ever had a version as high
  *
- * lock word (R9), from the high end
+ * lock word (rule lock-word), from the high end
  *   free   0 61, deaths 3: how many holders died here since it was last known that every cell under
  *          this word is whole; 7 stands for seven or more, and for a lock table that was lost
  *   held   member 16 (never 0), incarnation 16, deaths 3 as found when it was taken, acquisition 29
- *          A death leaves at most one torn cell (R18), so this is how many may be mended.
+ *          A death leaves at most one torn cell (rule intent-first): so many may be repaired.
  */
 #ifndef POOL_POOL_FMT_H
 #define POOL_POOL_FMT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "fabric/fabric.h"
@@ -75,13 +87,18 @@
 #define POOL_MAGIC 0x314c4f4f50444e50u /* "PNDPOOL1" */
 
 enum {
-    POOL_VERSION = 4,
+    POOL_VERSION = 6,
     POOL_MEMBERS = FABRIC_MEMBERS_MAX,
-    POOL_TABLES = 128,
-    POOL_TABLE_NUMBER_MAX = UINT16_MAX, /* a block's tenure has 16 bits for it */
+    POOL_GROUPS_MAX = 1024,
+    POOL_GROUPS_MIN = 8,
+    POOL_GROUP_ENTRIES = 16,
+    POOL_TABLES = POOL_GROUPS_MAX * POOL_GROUP_ENTRIES, /* at the most: pool_tables_max */
+    POOL_DIRECTORY_PART = 128,                          /* of node 0's window is directory */
+    POOL_TABLE_NUMBER_MAX = UINT16_MAX,                 /* a block's tenure has 16 bits for it */
     POOL_CHUNK_BYTES = 1024 * 1024,
     POOL_BLOCK_MAX = 8 * 1024 * 1024, /* a block may take several chunks in a row */
     POOL_LOCKS = 32768,
+    POOL_JOINING_LEASES = 4, /* of its observer, before one that joins is taken for dead */
     POOL_LOCK_DIRECTORY = 0, /* the lock word that protects the directory on node 0 */
     POOL_NAME_MAX = 64,
 
@@ -93,14 +110,17 @@ enum {
     POOL_RECORD_BYTES = 256,
     POOL_WISHES = 8,
     POOL_DIRECTORY = POOL_RECORDS + POOL_MEMBERS * POOL_RECORD_BYTES,
+    POOL_NUMBERS = POOL_DIRECTORY + 4096,
+    POOL_NUMBER_WORDS = (POOL_TABLE_NUMBER_MAX + 1) / 64,
     POOL_ENTRY_BYTES = 256,
+    POOL_GROUP_BYTES = POOL_GROUP_ENTRIES * POOL_ENTRY_BYTES,
     POOL_NODES_MAX = 256,
-    POOL_WINDOWS = POOL_DIRECTORY + POOL_TABLES * POOL_ENTRY_BYTES,
+    POOL_WINDOWS = POOL_NUMBERS + POOL_NUMBER_WORDS * 8,
     POOL_WINDOW_BYTES = 16,
     POOL_CHUNK_TABLE = POOL_WINDOWS + POOL_NODES_MAX * POOL_WINDOW_BYTES,
     POOL_CHUNK_ENTRY_BYTES = 16,
 };
-_Static_assert(POOL_CHUNK_TABLE == 304 * 1024, "the table above");
+_Static_assert(POOL_CHUNK_TABLE == 284 * 1024, "the table above");
 _Static_assert(POOL_MEMBERS <= 1 << 10, "a member fits into the recoverer's bits");
 
 struct pool_superblock {
@@ -117,8 +137,24 @@ struct pool_superblock {
     uint64_t locks_life;
     uint64_t barrier;
     uint64_t replaces;
+    uint64_t directory;
+    uint64_t groups;
 };
-_Static_assert(sizeof(struct pool_superblock) == 88, "format");
+_Static_assert(sizeof(struct pool_superblock) == 104, "format");
+
+enum { POOL_GROUP_WORDS = POOL_GROUPS_MAX / 64 };
+
+struct pool_directory_head {
+    uint64_t changing;
+    uint64_t number;
+    uint64_t used;
+    uint64_t astray;
+    uint64_t dropping;
+    uint64_t zero[3];
+    uint64_t groups[POOL_GROUP_WORDS];
+};
+_Static_assert(sizeof(struct pool_directory_head) == 192, "format");
+_Static_assert(offsetof(struct pool_directory_head, groups) == 64, "format");
 
 struct pool_window {
     uint64_t id;
@@ -141,6 +177,7 @@ _Static_assert(sizeof(struct pool_record) == POOL_RECORD_BYTES, "format");
 
 enum { POOL_ENGINE_WORDS = 16, POOL_ENGINE_NAME_MAX = 16 };
 
+/* pool_table_read_co and its like give it as it lies there: `root` is to be unpacked. */
 struct pool_entry {
     uint64_t state;
     uint64_t root;
@@ -286,7 +323,7 @@ static inline uint64_t pool_lock_taken_from(uint64_t word, uint64_t deaths)
 }
 
 /* What a held word becomes when its holder died with it. */
-static inline uint64_t pool_lock_mended(uint64_t word)
+static inline uint64_t pool_lock_after_death(uint64_t word)
 {
     unsigned deaths = pool_lock_deaths(word);
     return deaths < POOL_LOCK_DEATHS_MAX ? deaths + 1 : deaths;
@@ -338,6 +375,16 @@ static inline struct pool_chunk pool_chunk_unpack(uint64_t word, uint64_t versio
         .block_bytes = (uint32_t)(word >> 32 & 0x3ffff) * 64,
         .version_floor = version_floor,
     };
+}
+
+/* How many free chunks a node keeps for vital blocks (memnode_chunks.c). */
+static inline uint64_t pool_reserve_chunks(uint64_t chunks)
+{
+    enum { PART = 16, MOST = 64, FROM = 4 };
+    uint64_t reserve = chunks / PART;
+    if (reserve > MOST)
+        return MOST;
+    return reserve == 0 && chunks >= FROM ? 1 : reserve;
 }
 
 /* Whether blocks begin in such a chunk, and how many: one that is larger than a chunk takes several. */

@@ -1,10 +1,12 @@
 /*
- * recover.c - taking over from a dead member (R14).
+ * recover.c - taking over from a dead member (rule member-recovery).
  *
+ *   0  node 0 confirms that it has stood still for its lease (rule fence-ticket)
  *   1  its heartbeat: alive (or joining) to fenced, by CAS from the very word that stood still
- *   2  fenced at every memory node, and at every living member that can be reached
- *   3  its intents whose home lock it still holds are redone
- *   4  its locks are released, and marked: a holder died here (R9)
+ *   2  fenced, with a ticket that node 0 gives once the word says fenced, at every memory node, and at
+ *      every living member that can be reached
+ *   3  its intents whose home lock it still holds are redone; then its guards (intent_fmt.h) are cleared
+ *   4  its locks are released, and marked: a holder died here (rule lock-word)
  *   5  its memory is swept
  *   6  its slot is freed
  *
@@ -18,10 +20,14 @@
  * dead one or of its recoverers arrives any more, so what the later steps read does not change under
  * them but by us.
  *
- * A memory node other than that of the heartbeats that does not answer holds up steps 4 to 6, but not
- * steps 2 and 3 elsewhere: the heartbeat then says that the recovery is partial, and the record which
- * nodes are missing (partial.c has what others may rely on). An intent that names a missing node is left
- * alone, and so are all locks: an intent on that node may name any of them. The recovery is tried again
+ * A memory node other than that of the heartbeats that does not answer holds up steps 5 and 6, but not
+ * steps 2 and 3 elsewhere, and of step 4 only what it must: the heartbeat then says that the recovery is
+ * partial, and the record which nodes are missing (partial.c has what others may rely on). An intent that names a
+ * missing node is left alone, with its locks, and locks that a guard names stay as they are, as the intent
+ * may lie on the missing node; guards are not cleared. All other locks on nodes that answer are
+ * released. An intent without a lock that names a missing node and others keeps nobody off these: then the
+ * recovery is not even partial, and nobody takes over
+ * until that node answers. (Such intents lie where they are found: intent_fmt.h.) The recovery is tried again
  * until all nodes answer. A death of the recoverer before that word leaves a recovery as any other; after
  * it, the next one keeps the word partial, and leaves out of the missing nodes only those to which it has
  * come itself or a former one had.
@@ -34,6 +40,8 @@
 #include "pool/block_fmt.h"
 #include "pool/broken.h"
 #include "pool/intent.h"
+#include "pool/kept.h"
+#include "pool/members_int.h"
 #include "pool/peer_fmt.h"
 #include "pool/pool_int.h"
 
@@ -44,9 +52,15 @@ struct recovery {
     struct pool_session *session;
     struct pool *pool;
     struct fabric_identity dead;
-    uint64_t word;                              /* the heartbeat word as we last wrote it */
-    uint64_t epoch;                             /* at which the dead one had joined */
-    uint64_t absent;                            /* memory nodes that do not answer now */
+    struct fabric_ticket ticket; /* for the dead one */
+    uint64_t word;               /* the heartbeat word as we last wrote it */
+    uint64_t epoch;              /* at which the dead one had joined */
+    uint64_t absent;             /* memory nodes that do not answer now */
+    struct kept_locks *kept;     /* what is not released; NULL: no node is absent */
+    bool tied;           /* an intent without a lock names one of these: nobody may take over */
+    bool guards;         /* the dead one has left some, */
+    bool clearing;       /* which are cleared now */
+    uint64_t unreadable; /* intents that were left out */
     uint64_t fenced_ns, redone_ns, released_ns; /* when these steps were done */
     uint8_t *buffer;                            /* PIECE_BYTES */
     struct intent *intent;
@@ -80,7 +94,7 @@ static enum pando_status recoverer_dead_co(struct recovery *recovery,
     return status;
 }
 
-static enum pando_status claim_co(struct recovery *recovery, uint64_t seen)
+static enum pando_status mark_fenced_co(struct recovery *recovery, uint64_t seen)
 {
     fabric_address at = pool_heartbeat_address(recovery->pool, recovery->dead.member);
     struct pool_heartbeat beat = pool_heartbeat_unpack(seen);
@@ -106,7 +120,7 @@ static enum pando_status claim_co(struct recovery *recovery, uint64_t seen)
 }
 
 /* Shows that we are at it, and finds out whether somebody took it from us. */
-static enum pando_status count_on_co(struct recovery *recovery, enum pool_member_state state)
+static enum pando_status show_progress_co(struct recovery *recovery, enum pool_member_state state)
 {
     struct pool_heartbeat beat = pool_heartbeat_unpack(recovery->word);
     uint64_t old;
@@ -139,11 +153,12 @@ struct fencing {
 struct window_fence {
     struct fencing *fencing;
     struct pool_session *session;
-    struct fabric_identity dead;
+    struct fabric_ticket dead;
     struct pool_member member;
 };
 
-static enum pando_status fence_member_window_co(struct fabric *fabric, struct fabric_identity dead,
+static enum pando_status fence_member_window_co(struct fabric *fabric,
+                                                const struct fabric_ticket *dead,
                                                 const struct pool_member *member)
 {
     struct fabric_endpoint *endpoint;
@@ -163,12 +178,13 @@ static void window_fence_task(void *arg)
     struct window_fence *fence = arg;
     struct fencing *fencing = fence->fencing;
     enum pando_status status =
-        fence_member_window_co(fence->session->pool->fabric, fence->dead, &fence->member);
+        fence_member_window_co(fence->session->pool->fabric, &fence->dead, &fence->member);
     if (status != PANDO_OK)
         log_info("a member could not be told of a dead one",
-                 log_u64("member", fence->member.member), log_u64("dead", fence->dead.member),
+                 log_u64("member", fence->member.member), log_u64("dead", fence->dead.who.member),
                  log_status("status", status));
-    fence->session->fencing--;
+    if (--fence->session->fencing == 0)
+        rt_waitq_wake_all(&fence->session->ended);
     free(fence);
     if (--fencing->left > 0)
         return;
@@ -192,7 +208,7 @@ static enum pando_status window_fence_start(struct recovery *recovery, struct fe
         return PANDO_NO_MEMORY;
     *fence = (struct window_fence){.fencing = fencing,
                                    .session = recovery->session,
-                                   .dead = recovery->dead,
+                                   .dead = recovery->ticket,
                                    .member = *member};
     enum pando_status status = rt_spawn(rt_loop_self(), window_fence_task, fence);
     if (status != PANDO_OK) {
@@ -235,26 +251,58 @@ static enum pando_status fence_windows_co(struct recovery *recovery)
     return status;
 }
 
-/* Fences everybody that is being recovered, at every memory node: the dead one, and with it all its former
- * recoverers that are not gone, however many there were. */
-static enum pando_status fence_node_co(struct recovery *recovery, uint16_t node,
-                                       const uint64_t *beats)
+/* Tickets for everybody that is being recovered: the dead one, and with it all its former recoverers that
+ * are not gone, however many there were. One that is gone meanwhile was fenced everywhere. */
+struct tickets {
+    unsigned count;
+    struct fabric_ticket of[POOL_MEMBERS];
+};
+
+static enum pando_status ticket_take_co(struct recovery *recovery, struct fabric_identity who,
+                                        struct tickets *tickets)
 {
-    enum pando_status status = pool_reconnect_co(recovery->session, node);
+    struct fabric_ticket *ticket = &tickets->of[tickets->count];
+    bool claimed = false;
+    enum pando_status status = pool_ticket_co(recovery->session, who, ticket, &claimed);
+    bool dead = who.member == recovery->dead.member;
+    if (status == PANDO_NOT_FOUND && !dead)
+        return PANDO_OK;
+    if (status != PANDO_OK || !claimed)
+        return status == PANDO_OK ? PANDO_BUSY : status;
+    tickets->count++;
+    if (dead)
+        recovery->ticket = *ticket;
+    return PANDO_OK;
+}
+
+static enum pando_status tickets_take_co(struct recovery *recovery, struct tickets *tickets)
+{
+    uint64_t *beats;
+    enum pando_status status = pool_heartbeats_co(recovery->session, &beats);
     for (uint16_t member = 1; member < POOL_MEMBERS && status == PANDO_OK; member++) {
         struct pool_heartbeat beat = pool_heartbeat_unpack(beats[member]);
         struct fabric_identity who = {.member = member, .incarnation = beat.incarnation};
         if (beat.state == POOL_FENCED && !is_self(recovery, who))
-            status = fabric_fence_co(pool_endpoint(recovery->session, node), who);
+            status = ticket_take_co(recovery, who, tickets);
     }
+    free(beats);
+    return status;
+}
+
+static enum pando_status fence_node_co(struct recovery *recovery, uint16_t node,
+                                       const struct tickets *tickets)
+{
+    enum pando_status status = pool_reconnect_co(recovery->session, node);
+    for (unsigned i = 0; i < tickets->count && status == PANDO_OK; i++)
+        status = fabric_fence_co(pool_endpoint(recovery->session, node), &tickets->of[i]);
     return status;
 }
 
 /* A node that does not answer is done without, if the heartbeats are not there. */
-static enum pando_status fence_nodes_co(struct recovery *recovery, const uint64_t *beats)
+static enum pando_status fence_nodes_co(struct recovery *recovery, const struct tickets *tickets)
 {
     for (uint16_t node = 0; node < recovery->pool->nodes; node++) {
-        enum pando_status status = fence_node_co(recovery, node, beats);
+        enum pando_status status = fence_node_co(recovery, node, tickets);
         bool silent = status == PANDO_BROKEN || status == PANDO_TIMEOUT;
         if (status != PANDO_OK && (!silent || node == 0 || node >= ABSENT_MAX))
             return status;
@@ -266,14 +314,14 @@ static enum pando_status fence_nodes_co(struct recovery *recovery, const uint64_
 
 static enum pando_status fence_co(struct recovery *recovery)
 {
-    uint64_t *beats = malloc(POOL_MEMBERS * sizeof(*beats));
-    if (beats == NULL)
+    struct tickets *tickets = malloc(sizeof(*tickets));
+    if (tickets == NULL)
         return PANDO_NO_MEMORY;
-    struct fabric_op read = pool_heartbeats_read(recovery->pool, beats);
-    enum pando_status status = pool_submit_co(recovery->session, 0, &read, 1);
+    tickets->count = 0;
+    enum pando_status status = tickets_take_co(recovery, tickets);
     if (status == PANDO_OK)
-        status = fence_nodes_co(recovery, beats);
-    free(beats);
+        status = fence_nodes_co(recovery, tickets);
+    free(tickets);
     return status == PANDO_OK ? fence_windows_co(recovery) : status;
 }
 
@@ -283,13 +331,14 @@ static enum pando_status write_co(struct recovery *recovery, fabric_address addr
                                   const void *bytes, uint32_t size)
 {
     struct fabric_op write = fabric_write(fabric_address_offset(address), bytes, size);
-    return pool_submit_co(recovery->session, fabric_address_node(address), &write, 1);
+    return pool_submit_co(recovery->session, pool_node_of(recovery->pool, address), &write, 1);
 }
 
-/* Images first, each completed; then the intent is cleared; only then may others have the locks. Were
- * one released before, what they write could be undone by the next who finds the intent. The words
- * get back the value they were taken from: all that the dead one had begun under them is done, so this
- * death left nothing to mend. */
+/* Images first, each completed; then the intent is cleared; only then may others have the locks.
+ * Were one released before, what they write could be undone by the next who finds the intent. The
+ * words get back the value they were taken from: all that the dead one had begun under them is
+ * done, so this death left nothing to repair. A lock on another node than the intent has a guard
+ * there, which must be cleared before it: it is released with that, or by step 4. */
 static enum pando_status redo_co(struct recovery *recovery, fabric_address slot)
 {
     const struct intent *intent = recovery->intent;
@@ -298,7 +347,7 @@ static enum pando_status redo_co(struct recovery *recovery, fabric_address slot)
 
     for (uint32_t i = 0; i < intent->image_count && status == PANDO_OK; i++) {
         fabric_address at = intent->images[i].address;
-        uint16_t node = fabric_address_node(at);
+        uint16_t node = pool_node_of(recovery->pool, at);
         if (node < recovery->pool->nodes && recovery->pool->windows[node].since > recovery->epoch)
             continue; /* it was meant for a window that is gone */
         status = write_co(recovery, at, intent->images[i].bytes.data,
@@ -306,10 +355,12 @@ static enum pando_status redo_co(struct recovery *recovery, fabric_address slot)
     }
     if (status == PANDO_OK)
         status = write_co(recovery, slot, &zero, sizeof(zero));
-    for (uint32_t i = 0; i < intent->lock_count && status == PANDO_OK; i++)
-        status =
-            pool_word_cas_co(recovery->session, intent->locks[i].address, intent->locks[i].word,
-                             pool_lock_deaths(intent->locks[i].word), &old);
+    for (uint32_t i = 0; i < intent->lock_count && status == PANDO_OK; i++) {
+        struct intent_lock lock = intent->locks[i];
+        if (pool_bank(lock.address) == pool_bank(slot))
+            status = pool_word_cas_co(recovery->session, lock.address, lock.word,
+                                      pool_lock_deaths(lock.word), &old);
+    }
     if (status == PANDO_OK && intent->home.address != 0)
         status = pool_word_cas_co(recovery->session, intent->home.address, intent->home.word,
                                   pool_lock_deaths(intent->home.word), &old);
@@ -318,7 +369,7 @@ static enum pando_status redo_co(struct recovery *recovery, fabric_address slot)
 
 static bool answers(const struct recovery *recovery, fabric_address address)
 {
-    uint16_t node = fabric_address_node(address);
+    uint16_t node = pool_node_of(recovery->pool, address);
     return node >= ABSENT_MAX || (recovery->absent >> node & 1) == 0;
 }
 
@@ -333,19 +384,49 @@ static bool reachable(const struct recovery *recovery, const struct intent *inte
     return all;
 }
 
+/* As a memory node does when it starts: torn, so that nothing behind it was written; or damaged, and what it was
+ * to finish is found torn by who reads it. It will never be redone, but it may have been a guard. */
+static void leave_out(struct recovery *recovery, fabric_address slot)
+{
+    uint64_t header;
+    memcpy(&header, recovery->buffer, sizeof(header));
+    if (header == 0 || recovery->clearing)
+        return; /* there is none; or the other way through the slots has told */
+    if (recovery->kept != NULL)
+        kept_node(recovery->kept, fabric_address_node(slot));
+    log_warn("left out a dead member's intent that cannot be read", log_hex("slot", slot),
+             log_u64("member", recovery->dead.member));
+    recovery->unreadable++;
+}
+
 static enum pando_status redo_slot_co(struct recovery *recovery, fabric_address slot,
                                       uint32_t slot_bytes)
 {
     uint64_t home;
     struct fabric_op read = fabric_read(fabric_address_offset(slot), recovery->buffer, slot_bytes);
     enum pando_status status =
-        pool_submit_co(recovery->session, fabric_address_node(slot), &read, 1);
-    if (status != PANDO_OK ||
-        !intent_read(recovery->intent, recovery->pool->id, slot, recovery->buffer, slot_bytes))
-        return status; /* torn: nothing behind it was written */
-    if (!not_later(pool_lock_owner(recovery->intent->home.word), recovery->dead) ||
-        !reachable(recovery, recovery->intent))
+        pool_submit_co(recovery->session, pool_node_of(recovery->pool, slot), &read, 1);
+    if (status != PANDO_OK)
+        return status;
+    if (!intent_read(recovery->intent, recovery->pool->id, slot, recovery->buffer, slot_bytes)) {
+        leave_out(recovery, slot);
         return PANDO_OK;
+    }
+    if (!not_later(pool_lock_owner(recovery->intent->home.word), recovery->dead))
+        return PANDO_OK;
+    bool guard = intent_is_guard(recovery->intent);
+    recovery->guards = recovery->guards || guard;
+    bool undone = guard || !reachable(recovery, recovery->intent);
+    if (recovery->kept != NULL && undone)
+        kept_intent(recovery->kept, recovery->intent);
+    if (guard != recovery->clearing)
+        return PANDO_OK;
+    if (guard)
+        return redo_co(recovery, slot);
+    if (undone) {
+        recovery->tied = recovery->tied || recovery->intent->home.address == 0;
+        return PANDO_OK;
+    }
     if (recovery->intent->home.address == 0)
         return redo_co(recovery, slot); /* of what nobody else writes: there, so not all was done */
     status = pool_word_read_co(recovery->session, recovery->intent->home.address, &home);
@@ -367,7 +448,7 @@ static enum pando_status redo_chunk_co(struct recovery *recovery, fabric_address
         reads[i] = fabric_read(fabric_address_offset(at) + (uint64_t)i * bytes + POOL_BLOCK_TENURE,
                                &tenures[i], sizeof(tenures[i]));
     enum pando_status status =
-        pool_submit_co(recovery->session, fabric_address_node(at), reads, count);
+        pool_submit_co(recovery->session, pool_node_of(recovery->pool, at), reads, count);
     for (uint32_t i = 0; i < count && status == PANDO_OK; i++) {
         struct pool_tenure tenure = pool_tenure_unpack(tenures[i]);
         if (intent_slot_tenure(tenure) && not_later(tenure.holder, recovery->dead))
@@ -393,6 +474,8 @@ static enum pando_status redo_node_co(struct recovery *recovery, uint16_t node)
         for (uint64_t i = 0; i < count && status == PANDO_OK; i++) {
             struct pool_chunk chunk = pool_chunk_unpack(entries[2 * i], entries[2 * i + 1]);
             uint64_t offset = super->heap_offset + (from + i) * POOL_CHUNK_BYTES;
+            if (chunk.kind == POOL_CHUNK_DAMAGED && recovery->kept != NULL)
+                kept_node(recovery->kept, node);
             if (intent_chunk(&chunk))
                 status = redo_chunk_co(recovery, fabric_address_make(node, offset), &chunk);
         }
@@ -402,6 +485,12 @@ static enum pando_status redo_node_co(struct recovery *recovery, uint16_t node)
 }
 
 /* ---- 4: locks -------------------------------------------------------------------------------- */
+
+static bool to_release(const struct recovery *recovery, fabric_address lock, uint64_t word)
+{
+    return !pool_lock_free(word) && not_later(pool_lock_owner(word), recovery->dead) &&
+           (recovery->kept == NULL || pool_broken.kept || !kept_has(recovery->kept, lock));
+}
 
 static enum pando_status release_locks_co(struct recovery *recovery, uint16_t node)
 {
@@ -419,9 +508,9 @@ static enum pando_status release_locks_co(struct recovery *recovery, uint16_t no
         status = pool_submit_co(recovery->session, node, &read, 1);
         for (uint64_t i = 0; i < count && status == PANDO_OK; i++) {
             uint64_t old;
-            if (!pool_lock_free(words[i]) && not_later(pool_lock_owner(words[i]), recovery->dead))
+            if (to_release(recovery, at + i * 8, words[i]))
                 status = pool_word_cas_co(recovery->session, at + i * 8, words[i],
-                                          pool_lock_mended(words[i]), &old);
+                                          pool_lock_after_death(words[i]), &old);
         }
     }
     return status;
@@ -433,11 +522,8 @@ static enum pando_status sweep_co(struct recovery *recovery, uint16_t node)
 {
     struct pool_sweep_request request = {.member = recovery->dead.member,
                                          .incarnation = recovery->dead.incarnation};
-    enum pando_status status = pool_reconnect_co(recovery->session, node);
-    if (status != PANDO_OK)
-        return status;
-    return fabric_call_co(pool_endpoint(recovery->session, node), POOL_SWEEP,
-                          slice_of(&request, sizeof(request)), NULL, 0, NULL);
+    struct pool_sweep_reply reply;
+    return pool_sweep_co(recovery->session, node, &request, &reply);
 }
 
 enum pando_status pool_release_own_locks_co(struct pool_session *session)
@@ -466,7 +552,7 @@ static enum pando_status every_node_co(struct recovery *recovery, node_step step
             continue;
         status = step(recovery, node);
         if (status == PANDO_OK)
-            status = count_on_co(recovery, POOL_FENCED);
+            status = show_progress_co(recovery, POOL_FENCED);
     }
     return status;
 }
@@ -505,6 +591,23 @@ static enum pando_status stop_halfway_co(struct recovery *recovery)
     return PANDO_AGAIN;
 }
 
+/* All that can be done without the absent nodes. Never OK. */
+static enum pando_status recover_partly_co(struct recovery *recovery)
+{
+    recovery->kept = calloc(1, sizeof(*recovery->kept));
+    enum pando_status status = recovery->kept == NULL ? PANDO_NO_MEMORY : PANDO_OK;
+    if (status == PANDO_OK)
+        status = every_node_co(recovery, redo_node_co);
+    if (status == PANDO_OK && recovery->tied)
+        status = PANDO_AGAIN;
+    if (status == PANDO_OK)
+        status = every_node_co(recovery, release_locks_co);
+    if (status == PANDO_OK)
+        status = stop_halfway_co(recovery);
+    free(recovery->kept);
+    return status;
+}
+
 /* Whoever drops a table finds out by this that it may have lost blocks (drop.c). Before the dead one's slot is free. */
 static enum pando_status count_death_co(struct recovery *recovery)
 {
@@ -517,7 +620,7 @@ static enum pando_status recover_steps_co(struct recovery *recovery)
     fabric_address record = pool_record_address(recovery->pool, recovery->dead.member);
     enum pando_status status = fence_co(recovery);
     if (status == PANDO_OK)
-        status = count_on_co(recovery, POOL_FENCED);
+        status = show_progress_co(recovery, POOL_FENCED);
     if (status == PANDO_OK && pool_broken.redo)
         status = every_node_co(recovery, release_locks_co);
     if (status == PANDO_OK)
@@ -526,11 +629,14 @@ static enum pando_status recover_steps_co(struct recovery *recovery)
     recovery->epoch >>=
         8 * (offsetof(struct pool_record, epoch) - offsetof(struct pool_record, node));
     recovery->fenced_ns = rt_now_ns();
+    if (status == PANDO_OK && recovery->absent != 0)
+        return recover_partly_co(recovery);
     if (status == PANDO_OK)
         status = every_node_co(recovery, redo_node_co);
+    recovery->clearing = true;
+    if (status == PANDO_OK && recovery->guards)
+        status = every_node_co(recovery, redo_node_co);
     recovery->redone_ns = rt_now_ns();
-    if (status == PANDO_OK && recovery->absent != 0)
-        return stop_halfway_co(recovery);
     if (status == PANDO_OK)
         status = every_node_co(recovery, release_locks_co);
     recovery->released_ns = rt_now_ns();
@@ -539,7 +645,7 @@ static enum pando_status recover_steps_co(struct recovery *recovery)
     if (status == PANDO_OK)
         status = count_death_co(recovery);
     if (status == PANDO_OK)
-        status = count_on_co(recovery, POOL_FREE);
+        status = show_progress_co(recovery, POOL_FREE);
     return status;
 }
 
@@ -549,6 +655,7 @@ static void log_recovered(const struct recovery *recovery, uint64_t begin_ns)
     uint64_t now_ns = rt_now_ns();
     log_info("recovered a dead member", log_u64("member", recovery->dead.member),
              log_u64("incarnation", recovery->dead.incarnation),
+             log_u64("unreadable_intents", recovery->unreadable),
              log_u64("recovery_ms", (now_ns - begin_ns) / RT_NS_PER_MS),
              log_u64("fence_ms", (recovery->fenced_ns - begin_ns) / RT_NS_PER_MS),
              log_u64("intents_ms", (recovery->redone_ns - recovery->fenced_ns) / RT_NS_PER_MS),
@@ -563,7 +670,12 @@ enum pando_status pool_recover_from_co(struct pool_session *session, uint16_t me
                                    .incarnation = pool_heartbeat_unpack(seen).incarnation};
     struct recovery recovery = {.session = session, .pool = session->pool, .dead = dead};
     struct pool_heartbeat beat = pool_heartbeat_unpack(seen);
-    enum pando_status status = claim_co(&recovery, seen);
+    enum pando_status status = PANDO_OK;
+    bool claimed;
+    if (beat.state != POOL_FENCED)
+        status = pool_ticket_co(session, dead, &recovery.ticket, &claimed);
+    if (status == PANDO_OK)
+        status = mark_fenced_co(&recovery, seen);
     if (status != PANDO_OK)
         return status;
     if (beat.state != POOL_FENCED || !is_self(&recovery, pool_recoverer(&beat)))
@@ -579,6 +691,7 @@ enum pando_status pool_recover_from_co(struct pool_session *session, uint16_t me
     free(recovery.intent);
     if (status == PANDO_OK) {
         atomic_fetch_add(&session->pool->recoveries, 1);
+        atomic_fetch_add(&session->pool->unreadable_intents, recovery.unreadable);
         log_recovered(&recovery, begin_ns);
     }
     return status;

@@ -19,8 +19,11 @@
  */
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
+#include "pool/directory_int.h"
+#include "pool/members_int.h"
 #include "pool/pool_int.h"
 
 enum { MARK_TRIES = 64 };
@@ -65,7 +68,8 @@ struct mark {
     uint64_t word, epoch, table;
 };
 
-static enum pando_status look_co(struct pool_session *session, unsigned slot, struct mark *mark)
+static enum pando_status read_uses_co(struct pool_session *session, unsigned slot,
+                                      struct mark *mark)
 {
     struct pool *pool = session->pool;
     uint64_t entry = pool_entry_offset(pool, slot);
@@ -84,7 +88,7 @@ static enum pando_status mark_once_co(struct pool_session *session, unsigned slo
     struct pool *pool = session->pool;
     struct mark mark;
     uint16_t node;
-    enum pando_status status = look_co(session, slot, &mark);
+    enum pando_status status = read_uses_co(session, slot, &mark);
     if (status != PANDO_OK)
         return status;
     if (mark.epoch != pool->epoch)
@@ -117,25 +121,33 @@ static enum pando_status mark_once_co(struct pool_session *session, unsigned slo
     return pool_epoch_over(pool);
 }
 
+struct numbered {
+    struct pool *pool;
+    uint64_t table;
+};
+
+static bool learn_number(void *context, unsigned slot, const struct pool_entry *entry)
+{
+    const struct numbered *numbered = context;
+    if (entry->table != numbered->table)
+        return true;
+    pool_uses_learn(numbered->pool, slot, entry);
+    return false;
+}
+
 /* A table that was neither opened nor created here. One that is in no directory has nothing to lose by
  * name: all bits are known to be set. */
 static enum pando_status find_co(struct pool_session *session, uint16_t table, uint64_t *known)
 {
-    struct pool_entry *entries = malloc(POOL_TABLES * sizeof(*entries));
-    if (entries == NULL)
-        return PANDO_NO_MEMORY;
-    enum pando_status status = pool_directory_co(session, entries);
-    unsigned slot = 0;
-    while (slot < POOL_TABLES &&
-           (entries[slot].table != table || entries[slot].state == POOL_ENTRY_FREE))
-        slot++;
-    if (status == PANDO_OK && slot < POOL_TABLES)
-        pool_uses_learn(session->pool, slot, &entries[slot]);
-    else if (status == PANDO_OK)
-        atomic_store(&session->pool->uses[table],
-                     known_pack(slot, ((uint64_t)1 << POOL_USES_NODES) - 1));
-    *known = atomic_load(&session->pool->uses[table]);
-    free(entries);
+    struct pool *pool = session->pool;
+    struct numbered numbered = {.pool = pool, .table = table};
+    uint64_t unknown = 0;
+    enum pando_status status = pool_directory_each_co(session, learn_number, &numbered);
+    if (status == PANDO_OK)
+        (void)atomic_compare_exchange_strong(
+            &pool->uses[table], &unknown,
+            known_pack(pool_tables_max(pool), ((uint64_t)1 << POOL_USES_NODES) - 1));
+    *known = atomic_load(&pool->uses[table]);
     return status;
 }
 
@@ -162,15 +174,27 @@ enum pando_status pool_table_uses_co(struct pool_session *session, uint16_t tabl
     return status == PANDO_AGAIN ? PANDO_TIMEOUT : status;
 }
 
+enum pando_status pool_table_marked_co(struct pool_session *session, unsigned slot, uint64_t table,
+                                       uint16_t bank, bool *marked)
+{
+    uint16_t node = pool_view_node(session->pool, bank);
+    struct mark mark;
+    enum pando_status status = read_uses_co(session, slot, &mark);
+    if (status == PANDO_OK && mark.table != table)
+        status = PANDO_STALE;
+    *marked = status == PANDO_OK && (pool_uses_unpack(mark.word).nodes & pool_uses_bit(node)) != 0;
+    return status;
+}
+
 /* ---- memory for a table ---------------------------------------------------------------------- */
 
-enum pando_status pool_table_alloc_co(struct pool_session *session, uint16_t table, uint16_t node,
+enum pando_status pool_table_alloc_co(struct pool_session *session, uint16_t table, uint16_t bank,
                                       uint32_t block_bytes, struct pool_block *block)
 {
-    enum pando_status status = pool_alloc_co(session, node, block_bytes, block);
+    enum pando_status status = pool_alloc_co(session, bank, block_bytes, block);
     if (status != PANDO_OK)
         return status;
-    status = pool_table_uses_co(session, table, fabric_address_node(block->address));
+    status = pool_table_uses_co(session, table, pool_node_of(session->pool, block->address));
     if (status != PANDO_OK) {
         enum pando_status freed = pool_free_co(session, block, block_bytes, false);
         (void)freed; /* swept with this member one day */
@@ -184,7 +208,7 @@ enum pando_status pool_table_vital_alloc_co(struct pool_session *session, uint16
     enum pando_status status = pool_vital_alloc_co(session, block_bytes, block);
     if (status != PANDO_OK)
         return status;
-    status = pool_table_uses_co(session, table, fabric_address_node(block->address));
+    status = pool_table_uses_co(session, table, pool_node_of(session->pool, block->address));
     if (status != PANDO_OK) {
         enum pando_status freed = pool_vital_free_co(session, block, block_bytes, false);
         (void)freed;
@@ -194,17 +218,15 @@ enum pando_status pool_table_vital_alloc_co(struct pool_session *session, uint16
 
 /* ---- freeing what is damaged ----------------------------------------------------------------- */
 
-enum pando_status pool_table_sweep_co(struct pool_session *session, uint16_t table)
+/* Node 0 sees in the directory that this member drops it, and gives the seal by which the others know. */
+enum pando_status pool_table_sweep_co(struct pool_session *session, unsigned slot, uint16_t table)
 {
-    struct pool *pool = session->pool;
-    struct pool_sweep_request request = {.table = table};
-    enum pando_status status = PANDO_OK;
+    struct pool_sweep_request request = {.table = table, .slot = slot};
+    struct pool_sweep_reply reply = {0};
+    enum pando_status status = pool_sweep_co(session, 0, &request, &reply);
 
-    for (uint16_t node = 0; node < pool->nodes && status == PANDO_OK; node++) {
-        status = pool_reconnect_co(session, node);
-        if (status == PANDO_OK)
-            status = fabric_call_co(pool_endpoint(session, node), POOL_SWEEP,
-                                    slice_of(&request, sizeof(request)), NULL, 0, NULL);
-    }
+    memcpy(request.drop, reply.drop, sizeof(request.drop));
+    for (uint16_t node = 1; node < session->pool->nodes && status == PANDO_OK; node++)
+        status = pool_sweep_co(session, node, &request, &reply);
     return status;
 }

@@ -4,6 +4,8 @@
  */
 #include <string.h>
 
+#include "pool/members_int.h"
+#include "pool/memory_int.h"
 #include "pool/pool_int.h"
 
 enum pando_status pool_vital_ask_co(struct pool_session *session, uint16_t node,
@@ -18,8 +20,7 @@ enum pando_status pool_vital_ask_co(struct pool_session *session, uint16_t node,
     enum pando_status status = pool_reconnect_co(session, node);
     if (status != PANDO_OK)
         return status;
-    status = fabric_call_co(pool_endpoint(session, node), POOL_GRANT,
-                            slice_of(&request, sizeof(request)), bytes, sizeof(bytes), &size);
+    status = pool_grant_co(session, node, &request, bytes, sizeof(bytes), &size);
     if (status == PANDO_FENCED)
         pool_set_fenced(session->pool);
     if (status != PANDO_OK) {

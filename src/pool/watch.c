@@ -4,11 +4,13 @@
  */
 #include <string.h>
 
+#include "pool/members_int.h"
 #include "pool/pool_int.h"
 
 enum { WATCH_LEASES_PART = 2 }; /* of a lease: longer than from one beat to the next */
 
-enum pando_status pool_watch_co(struct pool_session *session, struct pool_watch *watch, bool *well)
+enum pando_status pool_all_beat_co(struct pool_session *session, struct pool_watch *watch,
+                                   bool *well)
 {
     struct pool *pool = session->pool;
     struct fabric_op read = pool_heartbeats_read(pool, watch->now);

@@ -5,6 +5,8 @@
  * sent. Node 0 keeps the id of each node's window, so a window that is empty or another pool's is
  * never taken for the one whose place it is in: whoever joins compares before it becomes a member,
  * and an endpoint that connects again compares with what it was connected to (fabric_window_check).
+ * Whoever knows which window it wants says so when it connects, and a node that has another one
+ * refuses it and says so in its own log (memnode_refusal.c).
  * Node 0's own window goes with the pool's id, which is made with it.
  *
  * Replacing a window. An operator who says that a node's memory is lost starts a new window with
@@ -37,6 +39,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "pool/members_int.h"
 #include "pool/pool_int.h"
 
 static enum pando_status fail(char *error, size_t error_bytes, enum pando_status status,
@@ -47,6 +50,14 @@ static enum pando_status fail(char *error, size_t error_bytes, enum pando_status
 }
 
 enum { JOIN_TRIES = 16 };
+
+static bool directory_ok(const struct pool *pool, const struct pool_superblock *super)
+{
+    return super->groups > 0 && super->groups <= POOL_GROUPS_MAX && super->directory % 8 == 0 &&
+           super->directory >= pool->first + POOL_CHUNK_TABLE &&
+           super->directory <= super->heap_offset &&
+           super->groups * POOL_GROUP_BYTES <= super->heap_offset - super->directory;
+}
 
 /* The superblock of a node, checked. */
 static enum pando_status read_superblock_co(struct pool *pool, struct fabric_endpoint *endpoint,
@@ -67,12 +78,14 @@ static enum pando_status read_superblock_co(struct pool *pool, struct fabric_end
     if (super->node != node || super->locks == 0 || super->locks > POOL_LOCKS ||
         super->heap_offset >= FABRIC_DEVICE || super->chunks > FABRIC_DEVICE / POOL_CHUNK_BYTES)
         return fail(error, error_bytes, PANDO_CORRUPT, node, "damaged superblock");
+    if (node == 0 && !directory_ok(pool, super))
+        return fail(error, error_bytes, PANDO_CORRUPT, node, "damaged superblock: its directory");
     return PANDO_OK;
 }
 
 /* Sets a superblock word that is 0 until a pool is put together; what it is then. */
-static enum pando_status claim_co(struct fabric_endpoint *endpoint, uint64_t offset, uint64_t mine,
-                                  uint64_t *found)
+static enum pando_status set_if_zero_co(struct fabric_endpoint *endpoint, uint64_t offset,
+                                        uint64_t mine, uint64_t *found)
 {
     struct fabric_op cas = fabric_cas(offset, 0, mine);
     enum pando_status status = fabric_submit_co(endpoint, &cas, 1);
@@ -99,11 +112,11 @@ static enum pando_status check_first_co(struct pool *pool, struct fabric_endpoin
         snprintf(error, error_bytes,
                  "memory node 0 has come back empty, or is another pool's: the pool is lost unless "
                  "its former window can be started again; to begin anew, start every memory node "
-                 "with an empty window, then this program");
+                 "with a new --shm name, then this program");
         return PANDO_INVALID;
     }
-    status =
-        claim_co(first, pool->first + offsetof(struct pool_superblock, nodes), pool->nodes, &found);
+    status = set_if_zero_co(first, pool->first + offsetof(struct pool_superblock, nodes),
+                            pool->nodes, &found);
     if (status == PANDO_OK && found != pool->nodes) {
         snprintf(error, error_bytes,
                  "the pool has %llu memory nodes and %u were named; name them all, in order",
@@ -145,7 +158,7 @@ static enum pando_status refuse(const struct pool *pool, uint16_t node, char *er
             error, error_bytes,
             "memory node %u belongs to another pool than node 0. If node 0 has come back empty, "
             "all is lost unless its former window can be started again; to begin anew, start "
-            "every memory node with an empty window",
+            "every memory node with a new --shm name",
             node);
     else
         snprintf(error, error_bytes,
@@ -221,7 +234,7 @@ static enum pando_status replace_co(struct pool *pool, uint16_t node, struct fab
                                     size_t error_bytes)
 {
     uint64_t found, lost = pool->windows[node].id;
-    enum pando_status status = claim_co(
+    enum pando_status status = set_if_zero_co(
         endpoint, super_word(pool, offsetof(struct pool_superblock, pool_id)), pool->id, &found);
     if (status == PANDO_OK && found != pool->id)
         return refuse(pool, node, error, error_bytes);
@@ -253,12 +266,12 @@ static enum pando_status check_node_co(struct pool *pool, uint16_t node,
     if (status != PANDO_OK)
         return status;
     if (known->id == 0) { /* nobody has joined it yet; its pool's id first */
-        status = claim_co(endpoint, pool->first + offsetof(struct pool_superblock, pool_id),
-                          pool->id, &found);
+        status = set_if_zero_co(endpoint, pool->first + offsetof(struct pool_superblock, pool_id),
+                                pool->id, &found);
         if (status == PANDO_OK)
             pool->supers[node].pool_id = found;
         if (status == PANDO_OK && found == pool->id)
-            status = claim_co(first, window_address(pool, node), id, &known->id);
+            status = set_if_zero_co(first, window_address(pool, node), id, &known->id);
         if (status != PANDO_OK)
             return fail(error, error_bytes, status, node, "cannot join it to the pool");
     }
@@ -276,6 +289,16 @@ static enum pando_status check_node_co(struct pool *pool, uint16_t node,
     return PANDO_OK;
 }
 
+/* Connects to a node whatever its window is, but asks for the one that the pool knows first, so that a
+ * node that has another one says so in its own log. */
+static enum pando_status connect_any_co(struct pool *pool, uint16_t node,
+                                        struct fabric_endpoint **out)
+{
+    enum pando_status status =
+        fabric_connect_window_co(pool->fabric, node, pool->windows[node].id, out);
+    return status == PANDO_INVALID ? fabric_connect_co(pool->fabric, node, out) : status;
+}
+
 static enum pando_status check_all_co(struct pool *pool, struct fabric_endpoint *first,
                                       uint64_t expected, char *error, size_t error_bytes)
 {
@@ -284,9 +307,9 @@ static enum pando_status check_all_co(struct pool *pool, struct fabric_endpoint 
     if (status == PANDO_OK)
         status = check_node_co(pool, 0, first, first, error, error_bytes);
     for (uint16_t node = 1; node < pool->nodes && status == PANDO_OK; node++) {
-        status = fabric_connect_co(pool->fabric, node, &endpoint);
+        status = connect_any_co(pool, node, &endpoint);
         if (status != PANDO_OK)
-            return fail(error, error_bytes, status, node, "cannot connect");
+            return pool_connect_failed(pool, node, status, error, error_bytes);
         status = check_node_co(pool, node, first, endpoint, error, error_bytes);
         fabric_disconnect_co(endpoint);
     }
@@ -323,9 +346,9 @@ enum pando_status pool_window_lost(struct pool *pool, uint16_t node)
 enum pando_status pool_connect_co(struct pool *pool, uint16_t node, struct fabric_endpoint **out)
 {
     struct fabric_endpoint *endpoint;
-    enum pando_status status = fabric_connect_co(pool->fabric, node, &endpoint);
+    enum pando_status status = pool_member_connect_co(pool, node, &endpoint);
     if (status != PANDO_OK)
-        return status;
+        return status == PANDO_INVALID ? pool_window_lost(pool, node) : status;
     if (fabric_endpoint_window(endpoint) != pool->windows[node].id) {
         fabric_disconnect_co(endpoint);
         return pool_window_lost(pool, node);
@@ -346,7 +369,7 @@ enum pando_status pool_epoch_over(struct pool *pool)
 }
 
 /* Whether the window that answers now has been made to take the lost one's place. */
-static enum pando_status look_at_co(struct pool *pool, uint16_t node, bool *replaced)
+static enum pando_status check_window_co(struct pool *pool, uint16_t node, bool *replaced)
 {
     struct fabric_endpoint *endpoint;
     struct pool_superblock super = {0};
@@ -364,13 +387,13 @@ static enum pando_status look_at_co(struct pool *pool, uint16_t node, bool *repl
     return status;
 }
 
-void pool_windows_look_co(struct pool *pool)
+void pool_windows_check_co(struct pool *pool)
 {
     for (uint16_t node = 1; node < pool->nodes && !pool_fenced(pool); node++) {
         bool replaced = false;
         if (!atomic_load_explicit(&pool->window_lost[node], memory_order_relaxed))
             continue;
-        if (look_at_co(pool, node, &replaced) == PANDO_OK && replaced)
+        if (check_window_co(pool, node, &replaced) == PANDO_OK && replaced)
             (void)pool_epoch_over(pool);
     }
 }

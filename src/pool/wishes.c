@@ -10,7 +10,27 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "base/log.h"
+#include "pool/members_int.h"
 #include "pool/pool_int.h"
+
+/* Once, until it answers again. Of one that is not there any more nothing is said. */
+static void say_uncallable_co(struct pool_session *session, struct fabric_identity member,
+                              uint16_t table)
+{
+    _Atomic uint32_t *said = &session->pool->uncallable[member.member];
+    uint32_t incarnation = member.incarnation + UINT32_C(1);
+    struct pool_record record;
+    if (atomic_load(said) == incarnation)
+        return;
+    enum pando_status status = pool_locate_co(session, member, &record);
+    if ((status != PANDO_OK && status != PANDO_UNSUPPORTED) ||
+        atomic_exchange(said, incarnation) == incarnation)
+        return;
+    log_warn("cannot call a member: asking it through the pool to give its keys away",
+             log_u64("table", table), log_u64("member", member.member),
+             log_text("at", status == PANDO_OK ? record.location : "nowhere"));
+}
 
 void pool_wish_co(struct pool_session *session, struct fabric_identity member, uint16_t table)
 {
@@ -22,8 +42,9 @@ void pool_wish_co(struct pool_session *session, struct fabric_identity member, u
     fabric_address at = pool_record_address(pool, member.member) +
                         offsetof(struct pool_record, wishes) + place * sizeof(word);
     struct fabric_op write = fabric_write(fabric_address_offset(at), &word, sizeof(word));
-    enum pando_status status = pool_submit_co(session, fabric_address_node(at), &write, 1);
-    (void)status; /* whoever wishes looks for what comes of it */
+    enum pando_status status = pool_submit_co(session, pool_node_of(pool, at), &write, 1);
+    if (status == PANDO_OK) /* else whoever wishes wishes again */
+        say_uncallable_co(session, member, table);
 }
 
 /* Whether it is a member that lives: what is given to another is nobody's. */
@@ -38,7 +59,7 @@ static bool alive_co(struct pool_session *session, struct fabric_identity member
 /* Has the table's engine answer, as if the other one had called. With a session of its own, which lasts as long as
  * the pool because engines keep handles to it: the member's is not kept off nodes that a recovery has not
  * come to yet (partial.c). */
-static void grant_co(struct pool *pool, uint64_t word)
+static void serve_wish_co(struct pool *pool, uint64_t word)
 {
     struct fabric_request request = {.from = pool_wish_from(word), .method = POOL_WISH_METHOD};
     if (!alive_co(pool->own, request.from))
@@ -53,18 +74,18 @@ static void grant_co(struct pool *pool, uint64_t word)
     free(request.reply);
 }
 
-void pool_wishes_look_co(struct pool *pool)
+void pool_wishes_serve_co(struct pool *pool)
 {
     uint64_t words[POOL_WISHES], old;
     fabric_address at =
         pool_record_address(pool, pool->identity.member) + offsetof(struct pool_record, wishes);
     struct fabric_op read = fabric_read(fabric_address_offset(at), words, sizeof(words));
-    enum pando_status status = pool_submit_co(pool->own, fabric_address_node(at), &read, 1);
+    enum pando_status status = pool_submit_co(pool->own, pool_node_of(pool, at), &read, 1);
     for (unsigned i = 0; i < POOL_WISHES && status == PANDO_OK; i++) {
         if (words[i] == 0)
             continue;
         status = pool_word_cas_co(pool->own, at + i * sizeof(words[i]), words[i], 0, &old);
         if (status == PANDO_OK && old == words[i])
-            grant_co(pool, words[i]);
+            serve_wish_co(pool, words[i]);
     }
 }

@@ -37,6 +37,7 @@ static pthread_key_t key;
 static bool key_made;
 static atomic_uint forks;
 static _Thread_local struct owned owned;
+static _Thread_local const char *note;
 
 /* The cell's value, if it is still there: it is the caller's to destroy. */
 static void *cell_take(struct cell *cell)
@@ -146,6 +147,11 @@ enum pando_status rt_local_set(struct rt_local *local, void *value)
     owned.first = cell;
     pthread_mutex_unlock(&mutex);
     return PANDO_OK;
+}
+
+const char **rt_local_note(void)
+{
+    return &note;
 }
 
 unsigned rt_forks(void)

@@ -17,8 +17,8 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "rt/blocking.h"
 #include "rt/io.h"
-#include "rt/offload.h"
 #include "rt/rt_int.h"
 
 enum {
@@ -67,6 +67,11 @@ static uint64_t clock_ns(clockid_t clock)
 static uint64_t real_now_ns(struct rt_loop *loop)
 {
     (void)loop;
+    return clock_ns(CLOCK_MONOTONIC);
+}
+
+uint64_t rt_machine_ns(void)
+{
     return clock_ns(CLOCK_MONOTONIC);
 }
 
@@ -144,7 +149,7 @@ static const struct rt_driver real_driver = {
     .ready = real_ready,
     .post = real_post,
     .timer_key = real_timer_key,
-    .offload_co = rt_offload_real_co,
+    .blocking_co = rt_blocking_real_co,
     .charge = real_charge,
     .race_point = real_race_point,
     .stall_point = real_race_point,
@@ -438,15 +443,15 @@ void rt_loop_run(struct rt_loop *base)
 
 /* ---- one task at a time ---------------------------------------------------------------------- */
 
-struct call {
+struct loop_call {
     rt_fn fn;
     void *arg;
     bool done;
 };
 
-static void call_task(void *arg)
+static void loop_call_task(void *arg)
 {
-    struct call *call = arg;
+    struct loop_call *call = arg;
     call->fn(call->arg);
     /* A late unpark's message is on the way: the task ends when it has come, and so does the call. */
     while (atomic_load_explicit(&rt_task_self()->posted, memory_order_acquire))
@@ -472,14 +477,14 @@ enum pando_status rt_loop_call(struct rt_loop *base, rt_fn fn, void *arg)
 {
     struct real_loop *loop = real(base);
     struct rt_loop *outer = rt_current_loop;
-    struct call call = {.fn = fn, .arg = arg};
+    struct loop_call call = {.fn = fn, .arg = arg};
     struct turns turns = {.count = 1};
 
     pando_assert(!base->simulated && base->current == NULL);
     rt_current_loop = base;
     base->scheduler = (struct rt_context){0}; /* perhaps another thread's stack this time */
     catch_up(loop);
-    enum pando_status status = rt_spawn(base, call_task, &call);
+    enum pando_status status = rt_spawn(base, loop_call_task, &call);
     while (status == PANDO_OK && !call.done)
         loop_turn(loop, &turns);
     loop->turn_ns = real_now_ns(NULL);

@@ -37,3 +37,19 @@ void rt_pages_unmap(void *pages, size_t bytes)
     if (pages != NULL)
         (void)munmap(pages, mapped_bytes(bytes));
 }
+
+void *rt_pages_map_sparse(size_t bytes)
+{
+    void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (pages == MAP_FAILED)
+        return NULL;
+    (void)madvise(pages, bytes, MADV_NOHUGEPAGE);
+    return pages;
+}
+
+void rt_pages_unmap_sparse(void *pages, size_t bytes)
+{
+    if (pages != NULL)
+        (void)munmap(pages, bytes);
+}

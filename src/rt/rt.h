@@ -15,6 +15,7 @@
 #ifndef RT_RT_H
 #define RT_RT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -97,6 +98,9 @@ void rt_local_destroy(struct rt_local *local);
 void *rt_local_get(const struct rt_local *local);
 PANDO_MUST_CHECK enum pando_status rt_local_set(struct rt_local *local, void *value);
 
+/* A constant text that belongs to the calling thread alone, whoever started it; NULL until it is set. */
+const char **rt_local_note(void);
+
 /* How many forks lie between the start of the first program and this process: what belongs to threads
  * and descriptors of the parent is told by it. */
 unsigned rt_forks(void);
@@ -142,6 +146,10 @@ uint64_t rt_coarse_ns(void);
 /* The same clock, read now, but up to RT_TICK_NS behind: a fifth of the price. */
 #define RT_TICK_NS (10 * RT_NS_PER_MS)
 uint64_t rt_tick_ns(void);
+
+/* The machine's monotonic clock, also in a simulation: what a run takes in earnest. Any thread; for benchmarks
+ * and commands, as nothing that is simulated may depend on it. */
+uint64_t rt_machine_ns(void);
 
 /* The time of day as microseconds since 1970 (UTC), for what has to mean the same to everybody: it
  * may jump, and machines differ. In the simulator it goes with virtual time. */
@@ -208,6 +216,17 @@ void rt_waitq_init(struct rt_waitq *queue);
  * waiter that had given up. */
 enum pando_status rt_waitq_wait_co(struct rt_waitq *queue, uint64_t deadline_ns);
 
+/* Waits while the condition is true: OK; TIMEOUT: it still was at the deadline. The condition is looked at under
+ * the queue's latch, so no change is missed of which somebody makes it false first and wakes the queue then. It
+ * does not suspend, and takes no latch under which the queue is woken. Who ends a queue knows that no one who
+ * wakes it is still at it. */
+enum pando_status rt_waitq_while_co(struct rt_waitq *queue, bool (*condition)(const void *context),
+                                    const void *context, uint64_t deadline_ns);
+
+/* Makes a flag false and wakes all: who waits while it is true, by rt_waitq_while_co, may then free the queue and
+ * the flag. Any thread. */
+void rt_waitq_clear(struct rt_waitq *queue, atomic_bool *flag);
+
 /* Wakes the longest waiting task; false when nobody waits. Any thread. */
 bool rt_waitq_wake_one(struct rt_waitq *queue);
 void rt_waitq_wake_all(struct rt_waitq *queue);
@@ -241,10 +260,29 @@ void rt_relax(unsigned *spins);
 void *rt_pages_map(size_t bytes);
 void rt_pages_unmap(void *pages, size_t bytes);
 
+/* The same in small pages, for what is used here and there: only pages that are touched take memory. */
+void *rt_pages_map_sparse(size_t bytes);
+void rt_pages_unmap_sparse(void *pages, size_t bytes);
+
+/* ---- this process ---------------------------------------------------------------------------- */
+
+/* What it has used and holds; 0 where the system does not tell. Any thread. */
+struct rt_usage {
+    uint64_t user_us, system_us; /* of CPU time */
+    uint64_t resident_bytes;     /* of physical memory */
+    uint64_t private_bytes;      /* of that, what no file or shared mapping lies behind */
+    uint64_t heap_bytes;         /* allocated, not counting what was mapped */
+};
+void rt_usage(struct rt_usage *out);
+int rt_process_id(void);
+
+/* Gives memory that was freed back to the system where that is possible. */
+void rt_heap_trim(void);
+
 /* ---- blocking work --------------------------------------------------------------------------- */
 
 /* Runs fn(arg) on one of a few helper threads while this task waits. For libraries and system calls
  * that block. In the simulator it runs at once. */
-PANDO_MUST_CHECK enum pando_status rt_offload_co(rt_fn fn, void *arg);
+PANDO_MUST_CHECK enum pando_status rt_blocking_co(rt_fn fn, void *arg);
 
 #endif

@@ -61,7 +61,7 @@ struct rt_driver {
     void (*ready)(struct rt_loop *loop); /* the run queue became non-empty */
     void (*post)(struct rt_loop *loop, struct rt_message *message);
     uint64_t (*timer_key)(struct rt_loop *loop, uint64_t deadline_ns);
-    enum pando_status (*offload_co)(struct rt_loop *loop, rt_fn fn, void *arg);
+    enum pando_status (*blocking_co)(struct rt_loop *loop, rt_fn fn, void *arg);
     void (*charge)(struct rt_loop *loop, enum rt_cost cost);
     void (*race_point)(struct rt_loop *loop);
     void (*stall_point)(struct rt_loop *loop);

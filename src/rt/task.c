@@ -259,9 +259,9 @@ void rt_stall_point(void)
         loop->driver->stall_point(loop);
 }
 
-enum pando_status rt_offload_co(rt_fn fn, void *arg)
+enum pando_status rt_blocking_co(rt_fn fn, void *arg)
 {
-    return rt_current_loop->driver->offload_co(rt_current_loop, fn, arg);
+    return rt_current_loop->driver->blocking_co(rt_current_loop, fn, arg);
 }
 
 void rt_timer_init(struct rt_timer *timer, void (*fire)(struct rt_timer *timer))

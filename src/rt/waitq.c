@@ -67,48 +67,87 @@ void rt_waitq_init(struct rt_waitq *queue)
     list_init(&queue->waiters);
 }
 
+/* Parks until woken or the deadline. Enters and leaves with the latch held. */
+static enum pando_status park_in_co(struct rt_waitq *queue, struct waiter *self,
+                                    uint64_t deadline_ns)
+{
+    *self = (struct waiter){.task = rt_task_self()};
+    list_push_back(&queue->waiters, &self->link);
+    for (;;) {
+        latch_release(&queue->latch);
+        enum pando_status status = rt_park_co(deadline_ns);
+        latch_acquire(&queue->latch);
+        if (self->woken)
+            return PANDO_OK;
+        if (status == PANDO_TIMEOUT) {
+            list_remove(&self->link);
+            return PANDO_TIMEOUT;
+        }
+    }
+}
+
 enum pando_status rt_waitq_wait_co(struct rt_waitq *queue, uint64_t deadline_ns)
 {
-    struct waiter self = {.task = rt_task_self()};
+    struct waiter self;
+
+    latch_acquire(&queue->latch);
+    enum pando_status status = park_in_co(queue, &self, deadline_ns);
+    latch_release(&queue->latch);
+    return status;
+}
+
+enum pando_status rt_waitq_while_co(struct rt_waitq *queue, bool (*condition)(const void *context),
+                                    const void *context, uint64_t deadline_ns)
+{
+    struct waiter self;
     enum pando_status status = PANDO_OK;
 
     latch_acquire(&queue->latch);
-    list_push_back(&queue->waiters, &self.link);
-    for (;;) {
-        latch_release(&queue->latch);
-        status = rt_park_co(deadline_ns);
-        latch_acquire(&queue->latch);
-        if (self.woken) {
-            status = PANDO_OK;
-            break;
-        }
-        if (status == PANDO_TIMEOUT) {
-            list_remove(&self.link);
-            break;
-        }
-    }
+    while (status == PANDO_OK && condition(context))
+        status = park_in_co(queue, &self, deadline_ns);
+    if (status == PANDO_TIMEOUT && !condition(context))
+        status = PANDO_OK;
     latch_release(&queue->latch);
     return status;
+}
+
+/* Under the latch: without it the waiter may be gone with its stack. */
+static bool wake_first(struct rt_waitq *queue)
+{
+    struct list *link = list_pop_front(&queue->waiters);
+    if (link == NULL)
+        return false;
+    struct waiter *waiter = container_of(link, struct waiter, link);
+    waiter->woken = true;
+    rt_unpark(waiter->task);
+    return true;
 }
 
 bool rt_waitq_wake_one(struct rt_waitq *queue)
 {
     latch_acquire(&queue->latch);
-    struct list *link = list_pop_front(&queue->waiters);
-    if (link != NULL) {
-        struct waiter *waiter = container_of(link, struct waiter, link);
-        waiter->woken = true;
-        /* Under the latch: afterwards the waiter may be gone with its stack. */
-        rt_unpark(waiter->task);
-    }
+    bool woken = wake_first(queue);
     latch_release(&queue->latch);
-    return link != NULL;
+    return woken;
 }
 
+/* With the latch held once: who is woken and waits again is not woken again. */
 void rt_waitq_wake_all(struct rt_waitq *queue)
 {
-    while (rt_waitq_wake_one(queue)) {
+    latch_acquire(&queue->latch);
+    while (wake_first(queue)) {
     }
+    latch_release(&queue->latch);
+}
+
+/* The flag changes under the latch: whoever sees that has taken the latch after this has let go of it. */
+void rt_waitq_clear(struct rt_waitq *queue, atomic_bool *flag)
+{
+    latch_acquire(&queue->latch);
+    atomic_store_explicit(flag, false, memory_order_release);
+    while (wake_first(queue)) {
+    }
+    latch_release(&queue->latch);
 }
 
 void rt_countdown_init(struct rt_countdown *countdown, uint32_t count)

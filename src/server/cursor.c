@@ -10,13 +10,13 @@ enum { OPEN_TRIES = 100, SWEEP_KEYS = 64 };
 #define TAG_PATIENCE_NS (15 * RT_NS_PER_S) /* leases pass meanwhile */
 #define TAG_PAUSE_NS    (100 * RT_NS_PER_MS)
 
-static struct engine_change next_tag(void *context, const struct slice *old)
+static struct store_change next_tag(void *context, const struct slice *old)
 {
     uint64_t *tag = context, last = 0;
     if (old != NULL && old->size == sizeof(last))
         memcpy(&last, old->data, sizeof(last));
     *tag = last + 1;
-    return (struct engine_change){.what = ENGINE_STORE, .value = slice_of(tag, sizeof(*tag))};
+    return (struct store_change){.what = STORE_REPLACE, .value = slice_of(tag, sizeof(*tag))};
 }
 
 /* A tag that no other server has. Whoever has the key may die meanwhile: one tag that was perhaps taken
@@ -33,7 +33,7 @@ static enum pando_status take_tag_co(struct server_thread *thread, uint64_t *tag
                       status == PANDO_BROKEN || status == PANDO_FULL;
         if (!passes || rt_now_ns() > end_ns)
             break;
-        rt_sleep_co(TAG_PAUSE_NS);
+        rt_sleep_co(TAG_PAUSE_NS); /* for the pool to pass */
     }
     if (status != PANDO_OK)
         snprintf(error, error_bytes, "table '%s': taking a number for this server's cursors: %s",
@@ -43,7 +43,7 @@ static enum pando_status take_tag_co(struct server_thread *thread, uint64_t *tag
 
 enum pando_status cursors_open_co(struct server_thread *thread, char *error, size_t error_bytes)
 {
-    static const struct engine_shape shape = {.key_max = 8, .value_inline = 64, .node_bytes = 1024};
+    static const struct store_shape shape = {.key_max = 8, .value_inline = 64, .node_bytes = 1024};
     struct server *server = thread->server;
     enum pando_status status = PANDO_NOT_FOUND;
 
@@ -95,7 +95,7 @@ enum pando_status cursor_keep_co(struct server_thread *thread, unsigned database
     if (key.size > 0)
         memcpy(bytes + CURSOR_HEAD_BYTES, key.data, key.size);
     return store_put_co(thread->cursors, slice_of(cursor_key, sizeof(cursor_key)),
-                        slice_of(bytes, CURSOR_HEAD_BYTES + key.size), ENGINE_UPSERT);
+                        slice_of(bytes, CURSOR_HEAD_BYTES + key.size), STORE_UPSERT);
 }
 
 enum pando_status cursor_find_co(struct server_thread *thread, unsigned database, uint64_t cursor,
@@ -150,7 +150,7 @@ static bool collect_old(void *context, struct slice key, struct slice value)
     return old->count < SWEEP_KEYS;
 }
 
-static struct engine_change remove_old(void *context, const struct slice *value)
+static struct store_change remove_old(void *context, const struct slice *value)
 {
     const struct old_cursors *old = context;
     return value != NULL && is_old(*value, old->before_ms) ? edit_remove() : edit_keep();
@@ -159,7 +159,7 @@ static struct engine_change remove_old(void *context, const struct slice *value)
 void cursors_sweep_co(struct server_thread *thread)
 {
     struct old_cursors old = {.before_ms = rt_wall_ms() - CURSOR_LIFE_MS};
-    struct engine_range all = {.no_high = true};
+    struct store_range all = {.no_high = true};
     do {
         old.count = 0;
         enum pando_status status = store_scan_co(thread->cursors, &all, collect_old, &old);

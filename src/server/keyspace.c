@@ -1,21 +1,21 @@
-#include "server/keyspace.h"
+#include "server/long.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "server/number.h"
+#include "server/resp/number.h"
 
 /* ---- databases ------------------------------------------------------------------------------- */
 
 /* Four pairs of the largest have to fit into a node. Of pairs of 16 and 64 bytes there are ten or
  * eleven in one for short keys, which is 70 % of it. */
-static const struct engine_shape shapes[2] = {
+static const struct store_shape shapes[2] = {
     {.key_max = KEYSPACE_SHORT_MAX, .value_inline = 208, .node_bytes = 1536},
     {.key_max = KEYSPACE_KEY_MAX, .value_inline = 256, .node_bytes = 8192},
 };
 
 static enum pando_status open_table_co(struct server_thread *thread, const char *name,
-                                       const struct engine_shape *shape, struct store_table **out,
+                                       const struct store_shape *shape, struct store_table **out,
                                        char *error, size_t error_bytes)
 {
     enum pando_status status = store_table_open_co(thread->store, name, out, error, error_bytes);
@@ -30,7 +30,7 @@ static enum pando_status open_table_co(struct server_thread *thread, const char 
         status = store_table_open_co(thread->store, name, out, error, error_bytes);
         if (status != PANDO_NOT_FOUND)
             break;
-        rt_sleep_co(10 * RT_NS_PER_MS);
+        rt_sleep_co(10 * RT_NS_PER_MS); /* another process makes it */
     }
     return status;
 }
@@ -39,20 +39,25 @@ static enum pando_status open_both_co(struct server_thread *thread, unsigned num
                                       char *error, size_t error_bytes)
 {
     struct database *database = &thread->databases[number];
-    enum pando_status status = PANDO_OK;
-    char name[POOL_NAME_MAX];
+    enum pando_status worst = PANDO_OK;
+    char name[STORE_NAME_MAX];
 
-    for (int i = 0; i < 2 && status == PANDO_OK; i++) {
+    for (int i = 0; i < 2 && (worst == PANDO_OK || worst == PANDO_NOT_FOUND); i++) {
         struct store_table *table;
         if (database->tables[i] != NULL)
             continue;
         snprintf(name, sizeof(name), i == 0 ? "db%u" : "db%u.long", number);
-        status = create ? open_table_co(thread, name, &shapes[i], &table, error, error_bytes)
-                        : store_table_open_co(thread->store, name, &table, error, error_bytes);
-        if (status == PANDO_OK)
+        enum pando_status status =
+            create ? open_table_co(thread, name, &shapes[i], &table, error, error_bytes)
+                   : store_table_open_co(thread->store, name, &table, error, error_bytes);
+        if (status != PANDO_OK)
+            worst = status;
+        else if (database->tables[i] == NULL)
             database->tables[i] = table;
+        else /* another task of the thread was quicker */
+            store_table_close(table);
     }
-    return status;
+    return worst;
 }
 
 enum pando_status keyspace_open_co(struct server_thread *thread, unsigned number, char *error,
@@ -67,6 +72,15 @@ enum pando_status keyspace_find_co(struct server_thread *thread, unsigned number
     return open_both_co(thread, number, false, error, sizeof(error));
 }
 
+enum pando_status keyspace_open_for_co(const struct client *client, unsigned number)
+{
+    char error[SERVER_ERROR_BYTES];
+    if (client->user != USER_READONLY)
+        return keyspace_open_co(client->thread, number, error, sizeof(error));
+    enum pando_status status = keyspace_find_co(client->thread, number);
+    return status == PANDO_NOT_FOUND ? PANDO_OK : status;
+}
+
 void keyspace_refresh_co(struct server_thread *thread)
 {
     char error[SERVER_ERROR_BYTES];
@@ -74,7 +88,7 @@ void keyspace_refresh_co(struct server_thread *thread)
         struct store_table **tables = thread->databases[i].tables;
         for (int j = 0; j < 2; j++) {
             struct store_table *fresh;
-            char name[POOL_NAME_MAX];
+            char name[STORE_NAME_MAX];
             if (tables[j] == NULL || !store_table_dropped(tables[j]))
                 continue;
             snprintf(name, sizeof(name), j == 0 ? "db%u" : "db%u.long", i);
@@ -91,7 +105,8 @@ void reply_failure(struct reply *reply, enum pando_status status)
 {
     switch (status) {
     case PANDO_FULL:
-        reply_error(reply, "OOM the pool is full: delete keys, or add memory to it");
+        reply_error(reply, "OOM the pool is full: delete keys or drop indexes; more room takes a "
+                           "larger pool (dump, load)");
         return;
     case PANDO_NO_MEMORY:
         reply_error(reply, "OOM this server is out of memory");
@@ -134,7 +149,7 @@ enum pando_status may_go_on(const struct server_thread *thread)
     return server_stopping(thread->server) ? PANDO_AGAIN : PANDO_OK;
 }
 
-bool call_integer(struct call *call, size_t index, int64_t *out)
+bool call_integer(struct command_call *call, size_t index, int64_t *out)
 {
     if (number_parse(call_word(call, index), out))
         return true;
@@ -142,7 +157,7 @@ bool call_integer(struct call *call, size_t index, int64_t *out)
     return false;
 }
 
-bool call_database(struct call *call, size_t index, unsigned *out)
+bool call_database(struct command_call *call, size_t index, unsigned *out)
 {
     int64_t number;
     if (!call_integer(call, index, &number))
@@ -157,7 +172,7 @@ bool call_database(struct call *call, size_t index, unsigned *out)
     return number >= 0 && number < SERVER_DATABASES;
 }
 
-bool call_key_fits(struct call *call, struct slice key)
+bool call_key_fits(struct command_call *call, struct slice key)
 {
     if (key.size <= KEYSPACE_KEY_MAX)
         return true;
@@ -176,7 +191,7 @@ bool keyspace_glance_co(struct store_table *table, struct slice key, struct glan
     struct value value;
 
     *status = PANDO_NOT_FOUND;
-    if (key.size > KEYSPACE_KEY_MAX)
+    if (key.size > KEYSPACE_KEY_MAX || table == NULL)
         return false;
     *status = store_get_co(table, key, head, sizeof(head), &size);
     if (*status != PANDO_OK)
@@ -196,7 +211,7 @@ bool keyspace_glance_co(struct store_table *table, struct slice key, struct glan
 
 /* ---- changing -------------------------------------------------------------------------------- */
 
-static struct engine_change edit_change(void *context, const struct slice *old)
+static struct store_change edit_change(void *context, const struct slice *old)
 {
     struct edit *edit = context;
     reply_rewind(edit->call->reply, edit->mark);
@@ -209,12 +224,36 @@ static struct engine_change edit_change(void *context, const struct slice *old)
         }
         edit->found = !value_expired(&edit->old);
     }
-    struct engine_change change = edit->change(edit);
+    struct store_change change = edit->change(edit);
     return edit->status == PANDO_OK ? change : edit_keep();
 }
 
-bool edit_run_co(struct edit *edit, struct call *call, struct slice key,
-                 struct engine_change (*change)(struct edit *edit))
+enum pando_status edit_long_co(struct edit *edit)
+{
+    enum pando_status status = PANDO_STALE;
+    for (int i = 0; i < LONG_TRIES && status == PANDO_STALE; i++) {
+        reply_rewind(edit->call->reply, edit->mark);
+        status = edit->long_co(edit);
+    }
+    return status == PANDO_STALE ? PANDO_TIMEOUT : status;
+}
+
+bool edit_finish(struct edit *edit, enum pando_status status)
+{
+    struct command_call *call = edit->call;
+    if (status == PANDO_OK)
+        return true;
+    reply_rewind(call->reply, edit->mark);
+    if (status == PANDO_RANGE)
+        reply_errorf(call->reply, "ERR '%s' takes no old values of more than %d bytes",
+                     call->command->name, BUFFERED_BYTES);
+    else
+        reply_failure(call->reply, status);
+    return false;
+}
+
+bool edit_run_co(struct edit *edit, struct command_call *call, struct slice key,
+                 struct store_change (*change)(struct edit *edit))
 {
     edit->call = call;
     edit->key = key;
@@ -222,25 +261,28 @@ bool edit_run_co(struct edit *edit, struct call *call, struct slice key,
     edit->mark = reply_mark(call->reply);
     if (!call_key_fits(call, key))
         return false;
-    enum pando_status status =
-        store_modify_co(keyspace_table(call, key), key, false, edit_change, edit);
+    struct store_table *table = keyspace_table(call, key);
+    enum pando_status status = store_modify_co(table, key, STORE_SHORT, edit_change, edit);
+    bool expired = false; /* a long value whose time has come is none */
+    if (status == PANDO_RANGE && long_remove_co(table, key, true, &expired) == PANDO_OK && expired)
+        status = store_modify_co(table, key, STORE_SHORT, edit_change, edit);
     free(edit->memory);
     edit->memory = NULL;
     if (status == PANDO_OK)
         status = edit->status;
-    if (status == PANDO_OK)
-        return true;
-    reply_rewind(call->reply, edit->mark);
-    reply_failure(call->reply, status);
-    return false;
+    if (status == PANDO_RANGE && edit->long_co != NULL)
+        status = edit_long_co(edit);
+    return edit_finish(edit, status);
 }
 
 uint8_t *edit_build(struct edit *edit, size_t size, uint8_t first, uint64_t expire_ms)
 {
     struct slice probe = slice_of(&first, size > 0 ? 1 : 0);
     size_t head = value_head_size(probe, expire_ms);
-    edit->status = size > VALUE_BYTES_MAX ? PANDO_TOO_LARGE : PANDO_OK;
-    uint8_t *memory = size > VALUE_BYTES_MAX ? NULL : realloc(edit->memory, head + size + 1);
+    edit->status = size > VALUE_BYTES_MAX  ? PANDO_TOO_LARGE
+                   : size > BUFFERED_BYTES ? PANDO_RANGE
+                                           : PANDO_OK;
+    uint8_t *memory = edit->status != PANDO_OK ? NULL : realloc(edit->memory, head + size + 1);
     if (memory == NULL) {
         edit->status = edit->status == PANDO_OK ? PANDO_NO_MEMORY : edit->status;
         return NULL;
@@ -253,13 +295,13 @@ uint8_t *edit_build(struct edit *edit, size_t size, uint8_t first, uint64_t expi
     return memory + head;
 }
 
-struct engine_change edit_store_built(struct edit *edit)
+struct store_change edit_store_built(struct edit *edit)
 {
-    return (struct engine_change){.what = ENGINE_STORE,
-                                  .value = slice_of(edit->memory, edit->memory_size)};
+    return (struct store_change){.what = STORE_REPLACE,
+                                 .value = slice_of(edit->memory, edit->memory_size)};
 }
 
-struct engine_change edit_store(struct edit *edit, struct slice data, uint64_t expire_ms)
+struct store_change edit_store(struct edit *edit, struct slice data, uint64_t expire_ms)
 {
     uint8_t *room = edit_build(edit, data.size, data.size > 0 ? data.data[0] : 0, expire_ms);
     if (room == NULL)
@@ -269,8 +311,8 @@ struct engine_change edit_store(struct edit *edit, struct slice data, uint64_t e
     return edit_store_built(edit);
 }
 
-enum pando_status keyspace_put_co(struct call *call, struct slice key, size_t word,
-                                  uint64_t expire_ms, enum engine_put mode)
+enum pando_status keyspace_put_co(struct command_call *call, struct slice key, size_t word,
+                                  uint64_t expire_ms, enum store_put mode)
 {
     struct store_table *table = keyspace_table(call, key);
     struct slice data = call_word(call, word);

@@ -8,25 +8,39 @@
 #ifndef SERVER_KEYSPACE_H
 #define SERVER_KEYSPACE_H
 
-#include "server/server_int.h"
+#include "server/net/client.h"
 #include "server/value.h"
 
 enum {
     KEYSPACE_SHORT_MAX = 96,
-    KEYSPACE_KEY_MAX = ENGINE_KEY_MAX,
+    KEYSPACE_KEY_MAX = STORE_KEY_MAX,
 };
 
 /* Opens a database on this thread, and creates it in the pool if it is not there. */
 PANDO_MUST_CHECK enum pando_status keyspace_open_co(struct server_thread *thread, unsigned number,
                                                     char *error, size_t error_bytes);
 
-/* Opens it if it is in the pool; NOT_FOUND. */
+/* Opens what of it is in the pool; NOT_FOUND: not all of it is. */
 PANDO_MUST_CHECK enum pando_status keyspace_find_co(struct server_thread *thread, unsigned number);
+
+/* Opens a database for a client, who has it created if he may write. What is not there for one who may not
+ * stays NULL on the thread, and is as good as empty to commands that read. */
+PANDO_MUST_CHECK enum pando_status keyspace_open_for_co(const struct client *client,
+                                                        unsigned number);
+
+/* Whether the client's database is open on its thread. It may not be for one who only reads, or who only
+ * read when he chose it. */
+static inline bool keyspace_is_open(const struct client *client)
+{
+    const struct database *database = &client->thread->databases[client->database];
+    return database->tables[0] != NULL && database->tables[1] != NULL;
+}
 
 /* Makes databases anew whose tables somebody dropped with other means. Now and then. */
 void keyspace_refresh_co(struct server_thread *thread);
 
-static inline struct store_table *keyspace_table(const struct call *call, struct slice key)
+/* NULL: keyspace_open_for_co has the reason. */
+static inline struct store_table *keyspace_table(const struct command_call *call, struct slice key)
 {
     return call->thread->databases[call->client->database].tables[key.size > KEYSPACE_SHORT_MAX];
 }
@@ -54,7 +68,7 @@ static inline bool value_expired(const struct value *value)
     return value->expire_ms != 0 && value->expire_ms <= rt_wall_ms();
 }
 
-/* Size and expiry of a value; false: it is not there, or that was not to be found out, and *status
+/* Size and expiry of a value; the table may be NULL. False: it is not there, or that was not to be found out, and *status
  * says which. */
 struct glance {
     uint64_t expire_ms; /* 0: never */
@@ -67,7 +81,7 @@ bool keyspace_glance_co(struct store_table *table, struct slice key, struct glan
 
 /* One read-modify-write: embedded as the first member in what a command adds to it. */
 struct edit {
-    struct call *call;
+    struct command_call *call;
     struct slice key;
     size_t mark;              /* of the reply: a change may be tried several times */
     bool found;               /* the key is there and has not expired */
@@ -75,39 +89,48 @@ struct edit {
     struct value old;         /* during the callback, if found */
     uint8_t *memory;          /* of a value being built; freed by edit_end */
     size_t memory_size;
-    struct engine_change (*change)(struct edit *edit);
+    struct store_change (*change)(struct edit *edit);
+    /* What to do with a value, old or new, of more than BUFFERED_BYTES; STALE: again. NULL: an error. */
+    enum pando_status (*long_co)(struct edit *edit);
 };
 
 /* Runs edit->change on the key. False: it failed, and that was replied. */
-bool edit_run_co(struct edit *edit, struct call *call, struct slice key,
-                 struct engine_change (*change)(struct edit *edit));
+bool edit_run_co(struct edit *edit, struct command_call *call, struct slice key,
+                 struct store_change (*change)(struct edit *edit));
+
+/* Tries edit->long_co a few times; the key fits, and call, key and mark are set. */
+PANDO_MUST_CHECK enum pando_status edit_long_co(struct edit *edit);
+
+/* True: the status is OK. False: it was replied what went wrong. */
+bool edit_finish(struct edit *edit, enum pando_status status);
 
 /* A stored value of `size` bytes for the callback to fill, preceded by its header; NULL: no memory or
  * too large, which is remembered. The first byte decides about the header: give it. */
 uint8_t *edit_build(struct edit *edit, size_t size, uint8_t first, uint64_t expire_ms);
 
 /* The change that stores what was built, or these bytes. */
-struct engine_change edit_store_built(struct edit *edit);
-struct engine_change edit_store(struct edit *edit, struct slice data, uint64_t expire_ms);
-static inline struct engine_change edit_keep(void)
+struct store_change edit_store_built(struct edit *edit);
+struct store_change edit_store(struct edit *edit, struct slice data, uint64_t expire_ms);
+static inline struct store_change edit_keep(void)
 {
-    return (struct engine_change){.what = ENGINE_KEEP};
+    return (struct store_change){.what = STORE_KEEP};
 }
-static inline struct engine_change edit_remove(void)
+static inline struct store_change edit_remove(void)
 {
-    return (struct engine_change){.what = ENGINE_REMOVE};
+    return (struct store_change){.what = STORE_REMOVE};
 }
 
 /* ---- words that mean something --------------------------------------------------------------- */
 
 /* False: the error was replied. */
-bool call_integer(struct call *call, size_t index, int64_t *out);
-bool call_database(struct call *call, size_t index, unsigned *out);
-bool call_key_fits(struct call *call, struct slice key);
+bool call_integer(struct command_call *call, size_t index, int64_t *out);
+bool call_database(struct command_call *call, size_t index, unsigned *out);
+bool call_key_fits(struct command_call *call, struct slice key);
 
 /* Stores bytes of the input without copying them, if the header can be put in front of them. The
  * word is not looked at again. */
-PANDO_MUST_CHECK enum pando_status keyspace_put_co(struct call *call, struct slice key, size_t word,
-                                                   uint64_t expire_ms, enum engine_put mode);
+PANDO_MUST_CHECK enum pando_status keyspace_put_co(struct command_call *call, struct slice key,
+                                                   size_t word, uint64_t expire_ms,
+                                                   enum store_put mode);
 
 #endif

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/http.h"
-#include "server/metrics_pool.h"
+#include "http/http.h"
+#include "http/metrics_pool.h"
 #include "server/server_int.h"
 
 enum { LABELS_BYTES = 128, HISTOGRAM_FROM = 8, HISTOGRAM_TO = 34 /* powers of two, nanoseconds */ };
@@ -28,10 +28,10 @@ struct part {
 struct gathered {
     struct rt_countdown left;
     struct rt_latch latch; /* over the tables */
-    struct engine_stats databases[SERVER_DATABASES][2];
+    struct store_stats databases[SERVER_DATABASES][2];
     struct range_stats {
-        char name[POOL_NAME_MAX];
-        struct engine_stats stats;
+        char name[STORE_NAME_MAX];
+        struct store_stats stats;
     } ranges[SERVER_RANGE_TABLES_MAX];
     unsigned range_count;
     struct part parts[SERVER_THREADS_MAX];
@@ -87,7 +87,7 @@ static void put_loops_co(struct server *server, struct metrics *out)
 {
     struct gathered *all = calloc(1, sizeof(*all));
     struct fabric_counters counters[FABRIC_TARGETS] = {{0}};
-    struct engine_stats engine = {0};
+    struct store_stats index = {0};
     if (all == NULL) {
         out->failed = true;
         return;
@@ -98,57 +98,14 @@ static void put_loops_co(struct server *server, struct metrics *out)
             fabric_counters_add(&counters[target], &all->parts[i].counters[target]);
     }
     for (unsigned i = 0; i < SERVER_DATABASES; i++) {
-        engine_stats_add(&engine, &all->databases[i][0]);
-        engine_stats_add(&engine, &all->databases[i][1]);
+        store_stats_add(&index, &all->databases[i][0]);
+        store_stats_add(&index, &all->databases[i][1]);
     }
     for (unsigned i = 0; i < all->range_count; i++)
-        engine_stats_add(&engine, &all->ranges[i].stats);
+        store_stats_add(&index, &all->ranges[i].stats);
     metrics_fabric(out, counters);
-    metrics_engine(out, &engine);
+    metrics_index(out, &index);
     free(all);
-}
-
-/* ---- the pool -------------------------------------------------------------------------------- */
-
-/* Of the nodes that answer. */
-static void put_usage_co(struct store_thread *thread, unsigned nodes, struct metrics *out)
-{
-    struct pool_usage *usage = calloc(nodes, sizeof(*usage));
-    unsigned reached = 0;
-    if (usage == NULL) {
-        out->failed = true;
-        return;
-    }
-    while (reached < nodes &&
-           store_usage_co(thread, (uint16_t)reached, &usage[reached]) == PANDO_OK)
-        reached++;
-    metrics_usage(out, usage, reached);
-    for (unsigned i = 0; i < reached; i++)
-        pool_usage_free(&usage[i]);
-    free(usage);
-}
-
-static void put_pool_co(struct server *server, struct metrics *out)
-{
-    struct store_thread *thread = server->threads[0].store;
-    unsigned nodes = env_memory_nodes(server->options.env), reached = 0, members = 0;
-    struct pool_node_stats *stats = calloc(nodes, sizeof(*stats));
-    struct pool_member *member = calloc(POOL_MEMBERS, sizeof(*member));
-    if (stats == NULL || member == NULL) {
-        out->failed = true;
-    } else {
-        while (reached < nodes &&
-               store_node_stats_co(thread, (uint16_t)reached, &stats[reached]) == PANDO_OK)
-            reached++;
-        metrics_nodes(out, stats, 0, reached);
-        put_usage_co(thread, nodes, out);
-        if (store_members_co(thread, member, POOL_MEMBERS, &members) == PANDO_OK)
-            metrics_members(out, member, members);
-        metrics_one(out, "pando_pool_up", METRICS_GAUGE,
-                    "1 if every memory node answered just now.", reached == nodes);
-    }
-    free(stats);
-    free(member);
 }
 
 /* ---- commands -------------------------------------------------------------------------------- */
@@ -258,12 +215,15 @@ static void content_co(void *context, struct metrics *out)
     server_stats(server, sum);
     metrics_build(out);
     put_connections(out, sum);
+    metrics_one(out, "pando_strangers_evicted_total", METRICS_COUNTER,
+                "Connections that proved nothing and were closed to make room for others.",
+                strangers_evicted(server->strangers) + strangers_evicted(server->silent));
     put_commands(out, sum);
     put_quantiles(out, sum);
     put_histogram(out, sum);
     free(sum);
     put_loops_co(server, out);
-    put_pool_co(server, out);
+    metrics_pool_co(out, server->threads[0].store, env_memory_nodes(server->options.env));
 }
 
 /* ---- being there ----------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@ struct parallel {
     struct rt_countdown left;
 };
 
-static void work_co(struct parallel *parallel)
+static void run_calls_co(struct parallel *parallel)
 {
     while (parallel->next < parallel->count) {
         if (!parallel->fn_co(parallel->context, parallel->next++))
@@ -20,7 +20,7 @@ static void work_co(struct parallel *parallel)
 static void worker(void *arg)
 {
     struct parallel *parallel = arg;
-    work_co(parallel);
+    run_calls_co(parallel);
     rt_countdown_done(&parallel->left);
 }
 
@@ -31,7 +31,7 @@ void parallel_co(struct server_thread *thread, size_t count,
     unsigned workers = count < WIDTH ? (unsigned)count : WIDTH;
 
     if (!thread->overlap || workers <= 1) {
-        work_co(&parallel);
+        run_calls_co(&parallel);
         return;
     }
     rt_countdown_init(&parallel.left, workers);

@@ -12,12 +12,14 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "rt/undumped.h"
+#include "server/census.h"
 #include "server/cursor.h"
 #include "server/keyspace.h"
 
 enum { PLAIN, TLS, PORTS };
 enum { POINT_STORE, POINT_SERVING, POINT_CLOSED, POINT_LEFT };
-enum { ACCEPTS_PER_TURN = 64, STOP_PATIENCE_S = 5, ACCEPT_PAUSE_MS = 100 };
+enum { STOP_PATIENCE_S = 5 };
 
 /* ---- creating -------------------------------------------------------------------------------- */
 
@@ -37,19 +39,61 @@ static enum pando_status listen_on(struct server *server, int port, const char *
     return status;
 }
 
+/* Takes the password that a file has into use, if it is another than when the file was read last: one
+ * that CONFIG SET has set since gives way to a file that was changed, not to one that was not. */
+static enum pando_status read_password(struct server *server, const char *path,
+                                       struct secret *former, struct secret *in_use, char *error,
+                                       size_t error_bytes)
+{
+    struct secret *read = rt_undumped_alloc(sizeof(*read));
+    if (read == NULL) {
+        snprintf(error, error_bytes, "secret file %s: out of memory", path);
+        return PANDO_NO_MEMORY;
+    }
+    enum pando_status status = secret_load(read, path, error, error_bytes);
+    if (status == PANDO_OK) {
+        rt_latch_lock(&server->settings.latch);
+        if (read->size != former->size || memcmp(read->bytes, former->bytes, read->size) != 0) {
+            *former = *read;
+            *in_use = *read;
+            if (in_use == &server->password)
+                server->has_password = true;
+        }
+        rt_latch_unlock(&server->settings.latch);
+        secret_forget(read);
+    }
+    rt_undumped_free(read);
+    return status;
+}
+
+static enum pando_status read_default_password(struct server *server, char *error,
+                                               size_t error_bytes)
+{
+    const char *path = server->options.password_file;
+    return path == NULL ? PANDO_OK
+                        : read_password(server, path, &server->password_file, &server->password,
+                                        error, error_bytes);
+}
+
+static enum pando_status read_readonly_password(struct server *server, char *error,
+                                                size_t error_bytes)
+{
+    const char *path = server->options.readonly_password_file;
+    return path == NULL ? PANDO_OK
+                        : read_password(server, path, &server->readonly_password_file,
+                                        &server->readonly_password, error, error_bytes);
+}
+
 static enum pando_status load_passwords(struct server *server, char *error, size_t error_bytes)
 {
-    const struct server_options *options = &server->options;
-    enum pando_status status = PANDO_OK;
-    if (options->password_file != NULL) {
-        status = secret_load(&server->password, options->password_file, error, error_bytes);
-        server->has_password = status == PANDO_OK;
-    }
-    if (status == PANDO_OK && options->readonly_password_file != NULL) {
-        status = secret_load(&server->readonly_password, options->readonly_password_file, error,
-                             error_bytes);
-        server->has_readonly_password = status == PANDO_OK;
-    }
+    rt_undumped(&server->password, sizeof(server->password)); /* it may be set later */
+    rt_undumped(&server->readonly_password, sizeof(server->readonly_password));
+    rt_undumped(&server->password_file, sizeof(server->password_file));
+    rt_undumped(&server->readonly_password_file, sizeof(server->readonly_password_file));
+    enum pando_status status = read_default_password(server, error, error_bytes);
+    if (status == PANDO_OK)
+        status = read_readonly_password(server, error, error_bytes);
+    server->has_readonly_password = server->options.readonly_password_file != NULL;
     return status;
 }
 
@@ -65,8 +109,25 @@ static enum pando_status create_threads(struct server *server)
         list_init(&thread->clients);
         list_init(&thread->inputs);
         list_init(&thread->outputs);
-        list_init(&thread->windows);
+        list_init(&thread->pipelines);
     }
+    return PANDO_OK;
+}
+
+/* Of both ports. They give way to others also when there are as many clients as may be: silent ones hardly
+ * before, as they take no more than their place. */
+static enum pando_status create_strangers(struct server *server)
+{
+    const char *name = server->address_text[server->options.listen != NULL ? PLAIN : TLS];
+    uint64_t most = atomic_load(&server->settings.max_clients);
+    unsigned silent = most < SILENT_MAX ? (unsigned)most : (unsigned)SILENT_MAX;
+    server->strangers =
+        strangers_create(name, most < STRANGERS_MAX ? (unsigned)most : (unsigned)STRANGERS_MAX);
+    server->silent = strangers_create(name, silent);
+    if (server->strangers == NULL || server->silent == NULL)
+        return PANDO_NO_MEMORY;
+    strangers_set_share(server->silent,
+                        silent / 2 > SILENT_SHARE_MIN ? silent / 2 : SILENT_SHARE_MIN);
     return PANDO_OK;
 }
 
@@ -82,10 +143,17 @@ enum pando_status server_open(const struct server_options *options, struct serve
     server->listeners[PLAIN] = server->listeners[TLS] = -1;
     rt_waitq_init(&server->changed);
     command_prepare();
+    settings_init(server);
     snprintf(server->run_id, sizeof(server->run_id), "%016llx%016llx%08llx",
              (unsigned long long)rt_entropy(), (unsigned long long)rt_entropy(),
              (unsigned long long)(rt_entropy() & 0xffffffff));
-    enum pando_status status = create_threads(server);
+    server->guesses = guesses_create();
+    server->census = census_create();
+    enum pando_status status = server->guesses == NULL || server->census == NULL
+                                   ? PANDO_NO_MEMORY
+                                   : create_threads(server);
+    if (status == PANDO_OK)
+        status = slow_init(server);
     if (status == PANDO_OK)
         status = load_passwords(server, error, error_bytes);
     if (status == PANDO_OK && options->tls_listen != NULL) {
@@ -97,6 +165,8 @@ enum pando_status server_open(const struct server_options *options, struct serve
         status = listen_on(server, PLAIN, options->listen, error, error_bytes);
     if (status == PANDO_OK)
         status = listen_on(server, TLS, options->tls_listen, error, error_bytes);
+    if (status == PANDO_OK)
+        status = create_strangers(server);
     if (status == PANDO_OK)
         status = metrics_open(server, error, error_bytes);
     if (status != PANDO_OK) {
@@ -114,10 +184,19 @@ void server_close(struct server *server)
         stream_close(&listener);
     }
     metrics_close(server);
+    strangers_destroy(server->strangers);
+    strangers_destroy(server->silent);
+    guesses_destroy(server->guesses);
     if (server->tls != NULL)
         tls_context_destroy(server->tls);
     secret_forget(&server->password);
     secret_forget(&server->readonly_password);
+    secret_forget(&server->password_file);
+    secret_forget(&server->readonly_password_file);
+    slow_fini(server);
+    if (server->census != NULL)
+        census_destroy(server->census);
+    free(server->at_reset);
     free(server->threads);
     free(server);
 }
@@ -138,6 +217,37 @@ void server_on_ready(struct server *server, void (*ready)(void *context), void *
     server->ready_context = context;
 }
 
+void server_on_waiting(struct server *server, void (*waiting)(void *context, const char *why),
+                       void *context)
+{
+    server->waiting = waiting;
+    server->waiting_context = context;
+}
+
+static enum pando_status reload_certificates(struct server *server, char *error, size_t error_bytes)
+{
+    return tls_context_reload(server->tls, error, error_bytes);
+}
+
+enum pando_status server_reload(struct server *server, char *error, size_t error_bytes)
+{
+    static enum pando_status (*const parts[])(struct server *, char *, size_t) = {
+        reload_certificates, read_default_password, read_readonly_password};
+    enum pando_status status = PANDO_OK;
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        char text[SERVER_ERROR_BYTES] = "";
+        enum pando_status part = parts[i](server, text, sizeof(text));
+        if (part == PANDO_OK)
+            continue;
+        if (used < error_bytes)
+            used += (size_t)snprintf(error + used, error_bytes - used, "%s%s",
+                                     status == PANDO_OK ? "" : "; ", text);
+        status = part;
+    }
+    return status;
+}
+
 const char *server_error(const struct server *server)
 {
     return server->error;
@@ -148,7 +258,10 @@ const char *server_error(const struct server *server)
 static void client_arrives(struct rt_message *message)
 {
     struct client *client = container_of(message, struct client, handover);
-    client_open(client->thread, client);
+    struct server_thread *thread = client->thread;
+    client_open(thread, client);
+    if (atomic_fetch_sub(&thread->handovers, 1) == 1 && server_stopping(thread->server))
+        rt_waitq_wake_all(&thread->handed_over);
 }
 
 /* The least busy thread, in turn among equals. */
@@ -181,9 +294,19 @@ static void refuse(struct server *server, int fd, int port)
     stats_add(&server->threads[0].stats.rejected, 1);
 }
 
+/* Strangers give way. Those that were evicted are counted until their threads have noticed. */
+static bool room_for_one(struct server *server)
+{
+    uint64_t connected = atomic_load(&server->connected),
+             most = atomic_load(&server->settings.max_clients);
+    return connected < most ||
+           ((strangers_evict(server->strangers) || strangers_evict(server->silent)) &&
+            connected < most + STRANGERS_MAX);
+}
+
 static void accept_one(struct server *server, int fd, int port)
 {
-    if (atomic_load(&server->connected) >= server->options.max_clients) {
+    if (!room_for_one(server)) {
         refuse(server, fd, port);
         return;
     }
@@ -199,67 +322,40 @@ static void accept_one(struct server *server, int fd, int port)
     client->thread = choose_thread(server);
     list_init(&client->link);
     client->handover.deliver = client_arrives;
+    client_arrived(server, client);
     if (client->thread->index == 0)
         client_open(client->thread, client);
-    else
+    else {
+        atomic_fetch_add(&client->thread->handovers, 1);
         rt_loop_post(client->thread->loop, &client->handover);
-}
-
-static void accept_ready(struct server *server, int port)
-{
-    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
-        int fd = socket_accept(server->listeners[port]);
-        if (fd == SOCKET_LIMIT) {
-            log_error("cannot accept a connection: too many open files",
-                      log_u64("clients", atomic_load(&server->connected)));
-            /* It waits in the queue and would wake us at once: look again a little later. */
-            rt_fd_change(rt_loop_self(), &server->accepting[port], 0);
-        }
-        if (fd < 0)
-            return;
-        accept_one(server, fd, port);
     }
 }
 
-static void accept_plain(struct rt_fd *io, uint32_t events)
+static void accept_plain(struct acceptor *acceptor, int fd)
 {
-    (void)events;
-    accept_ready(container_of(io, struct server, accepting[PLAIN]), PLAIN);
+    accept_one(container_of(acceptor, struct server, accepting[PLAIN]), fd, PLAIN);
 }
 
-static void accept_tls(struct rt_fd *io, uint32_t events)
+static void accept_tls(struct acceptor *acceptor, int fd)
 {
-    (void)events;
-    accept_ready(container_of(io, struct server, accepting[TLS]), TLS);
+    accept_one(container_of(acceptor, struct server, accepting[TLS]), fd, TLS);
 }
 
 static bool accept_start(struct server *server)
 {
     for (int i = 0; i < PORTS; i++) {
-        if (server->listeners[i] < 0)
-            continue;
-        server->accepting[i] = (struct rt_fd){.fd = server->listeners[i],
-                                              .events = RT_READABLE,
-                                              .ready = i == PLAIN ? accept_plain : accept_tls};
-        if (rt_fd_add(rt_loop_self(), &server->accepting[i]) != PANDO_OK)
+        if (server->listeners[i] >= 0 &&
+            acceptor_start(&server->accepting[i], server->listeners[i], server->strangers,
+                           i == PLAIN ? accept_plain : accept_tls) != PANDO_OK)
             return false;
     }
     return true;
 }
 
-static void accept_resume(struct server *server)
-{
-    for (int i = 0; i < PORTS; i++) {
-        if (server->listeners[i] >= 0)
-            rt_fd_change(rt_loop_self(), &server->accepting[i], RT_READABLE);
-    }
-}
-
 static void accept_stop(struct server *server)
 {
     for (int i = 0; i < PORTS; i++) {
-        if (server->listeners[i] >= 0 && server->accepting[i].ready != NULL)
-            rt_fd_remove(rt_loop_self(), &server->accepting[i]);
+        acceptor_stop(&server->accepting[i]);
         struct stream listener = {.fd = server->listeners[i]};
         stream_close(&listener);
         server->listeners[i] = -1;
@@ -268,37 +364,34 @@ static void accept_stop(struct server *server)
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
+struct meeting {
+    const struct server *server;
+    int point;
+};
+
+static bool incomplete(const void *context)
+{
+    const struct meeting *meeting = context;
+    const struct server *server = meeting->server;
+    return atomic_load(&server->arrived[meeting->point]) < server->options.threads;
+}
+
 /* Waits until all threads have come to this point. */
 static void meet_co(struct server *server, int point)
 {
+    struct meeting meeting = {server, point};
     atomic_fetch_add(&server->arrived[point], 1);
     rt_waitq_wake_all(&server->changed);
-    while (atomic_load(&server->arrived[point]) < server->options.threads)
-        (void)rt_waitq_wait_co(&server->changed, rt_now_ns() + 5 * RT_NS_PER_MS);
+    (void)rt_waitq_while_co(&server->changed, incomplete, &meeting, RT_NEVER);
 }
 
-static void fail(struct server *server, enum pando_status status, const char *error)
+void server_fail(struct server *server, enum pando_status status, const char *error)
 {
     if (atomic_exchange(&server->failed, true))
         return;
     snprintf(server->error, sizeof(server->error), "%s",
              error[0] != '\0' ? error : pando_status_text(status));
     atomic_store(&server->stopping, true);
-}
-
-static void open_store_co(struct server *server, const struct env_place *place)
-{
-    struct store_options options = {.env = place->env,
-                                    .fabric = place->fabric,
-                                    .name = "pando serve",
-                                    .cache_bytes = server->options.cache_bytes,
-                                    .not_durable = server->options.not_durable};
-    char error[SERVER_ERROR_BYTES] = "";
-    enum pando_status status = store_open_co(&options, &server->store, error, sizeof(error));
-    if (status != PANDO_OK) {
-        server->store = NULL;
-        fail(server, status, error);
-    }
 }
 
 static void open_thread_co(struct server_thread *thread)
@@ -308,14 +401,14 @@ static void open_thread_co(struct server_thread *thread)
     enum pando_status status = store_thread_open_co(server->store, &thread->store);
     if (status != PANDO_OK) {
         thread->store = NULL;
-        fail(server, status, "");
+        server_fail(server, status, "");
         return;
     }
     status = keyspace_open_co(thread, 0, error, sizeof(error));
     if (status == PANDO_OK)
         status = cursors_open_co(thread, error, sizeof(error));
     if (status != PANDO_OK)
-        fail(server, status, error);
+        server_fail(server, status, error);
 }
 
 /* Once a second: clients that take too long. */
@@ -326,15 +419,28 @@ static void look_after_co(struct server_thread *thread)
         client_look_after(container_of(link, struct client, link), now_ns);
 }
 
+/* How many commands are executed in a second. */
+static void sample(struct server *server)
+{
+    uint64_t now_ns = rt_now_ns(), commands = 0, passed_ns = now_ns - server->sampled_ns;
+    if (passed_ns < RT_NS_PER_S)
+        return;
+    for (unsigned i = 0; i < server->options.threads; i++)
+        commands += stats_get(&server->threads[i].stats.commands);
+    atomic_store(&server->commands_per_second,
+                 (uint64_t)((double)(commands - server->sampled_commands) * RT_NS_PER_S /
+                            (double)passed_ns));
+    server->sampled_ns = now_ns;
+    server->sampled_commands = commands;
+}
+
 static void serve_co(struct server_thread *thread)
 {
     struct server *server = thread->server;
     while (!server_stopping(server)) {
-        bool paused = thread->index == 0 &&
-                      (server->accepting[PLAIN].events == 0 || server->accepting[TLS].events == 0);
-        (void)rt_park_co(rt_now_ns() + (paused ? ACCEPT_PAUSE_MS * RT_NS_PER_MS : RT_NS_PER_S));
+        (void)rt_park_co(rt_now_ns() + RT_NS_PER_S);
         if (thread->index == 0)
-            accept_resume(server);
+            sample(server);
         look_after_co(thread);
         keyspace_refresh_co(thread);
     }
@@ -348,6 +454,8 @@ static void close_clients_co(struct server_thread *thread)
         struct client *client = container_of(link, struct client, link);
         if (!client->running)
             client_close(client);
+        else
+            client_wake(client);
     }
     while (thread->clients_left > 0 && rt_park_co(limit_ns) == PANDO_OK)
         continue;
@@ -359,28 +467,44 @@ static void close_clients_co(struct server_thread *thread)
         (void)rt_park_co(rt_now_ns() + RT_NS_PER_S);
 }
 
+static bool some_on_their_way(const void *thread)
+{
+    return atomic_load(&((const struct server_thread *)thread)->handovers) > 0;
+}
+
+/* From here on nobody in the pool waits for this server; its memory may still have to be unmapped. */
+static void leave_pool_co(struct server *server)
+{
+    uint64_t begin_ns = rt_now_ns();
+    store_close_co(server->store);
+    log_info("left the pool", log_u64("took_us", (rt_now_ns() - begin_ns) / RT_NS_PER_US));
+}
+
 void server_run_co(struct server *server, const struct env_place *place)
 {
     struct server_thread *thread = &server->threads[place->thread];
 
     thread->loop = rt_loop_self();
+    rt_waitq_init(&thread->upload_ended);
+    rt_waitq_init(&thread->handed_over);
     thread->task = rt_task_self();
     thread->overlap =
         strcmp(env_kind(place->env), "embedded") != 0 && strcmp(env_kind(place->env), "shm") != 0;
     if (thread->index == 0) {
         server->started_ms = rt_wall_ms();
-        open_store_co(server, place);
+        server_join_co(server, place);
     }
     meet_co(server, POINT_STORE);
     if (server->store != NULL)
         open_thread_co(thread);
     meet_co(server, POINT_SERVING);
-    if (thread->index == 0 && !atomic_load(&server->failed)) {
+    if (thread->index == 0 && server->store != NULL && !atomic_load(&server->failed)) {
         if (!accept_start(server) || metrics_start(server) != PANDO_OK)
-            fail(server, PANDO_NO_MEMORY, "");
+            server_fail(server, PANDO_NO_MEMORY, "");
         else if (server->ready != NULL)
             server->ready(server->ready_context);
         sweep_start(thread);
+        census_start(thread);
     }
     serve_co(thread);
     if (thread->index == 0) {
@@ -389,15 +513,18 @@ void server_run_co(struct server *server, const struct env_place *place)
     }
     close_clients_co(thread);
     meet_co(server, POINT_CLOSED);
-    rt_sleep_co(RT_NS_PER_MS); /* a connection may be on its way here from the accepting thread */
+    /* Nobody accepts any more, but a connection may still be on its way here. */
+    (void)rt_waitq_while_co(&thread->handed_over, some_on_their_way, thread, RT_NEVER);
     close_clients_co(thread);
-    if (thread->index == 0)
+    if (thread->index == 0) {
+        census_stop_co(thread);
         sweep_stop_co(thread);
+    }
     if (thread->store != NULL)
         store_thread_close_co(thread->store);
     meet_co(server, POINT_LEFT);
     if (thread->index == 0 && server->store != NULL)
-        store_close_co(server->store);
+        leave_pool_co(server);
     buffers_free(thread);
 }
 

@@ -21,9 +21,11 @@ struct server_options {
     const char *listen; /* "host:port"; NULL: no plain port */
     unsigned threads;
     uint64_t max_clients;
+    uint64_t clients_possible;   /* what CONFIG SET may make of it; 0: anything */
     uint64_t output_limit_bytes; /* of one client's unsent replies */
     uint64_t idle_timeout_ms;    /* 0: idle clients stay */
     uint64_t stalled_timeout_ms; /* a client that does not take its replies */
+    uint64_t pool_wait_ns;       /* for memory nodes that do not answer yet, at the start */
     uint64_t cache_bytes;        /* of each table's index; 0: the engine's default */
     bool not_durable;            /* what was acknowledged may be lost with the server */
     const char *engine;          /* of the databases' tables; NULL: the default */
@@ -56,8 +58,22 @@ void server_run_co(struct server *server, const struct env_place *place);
 /* Called on the first thread when all threads serve. */
 void server_on_ready(struct server *server, void (*ready)(void *context), void *context);
 
+/* Called once, on the first thread, if the pool is waited for; `why` is one line. */
+void server_on_waiting(struct server *server, void (*waiting)(void *context, const char *why),
+                       void *context);
+
+/* Reads the certificates for clients and the files of passwords again; connections that are open go on.
+ * A file whose password has changed ends what CONFIG SET requirepass set. An error, with one line for a
+ * person: of what it names the former stays. Any thread. */
+PANDO_MUST_CHECK enum pando_status server_reload(struct server *server, char *error,
+                                                 size_t error_bytes);
+
 /* Why it could not start; "" if it could. After env_run. */
 const char *server_error(const struct server *server);
+
+/* A line for each command: its group, its name, and its subcommands or options, with tabs between. As snprintf:
+ * the size of all of it. */
+size_t server_commands_text(char *out, size_t out_bytes);
 
 /* Stops accepting, lets what runs end, closes connections, leaves the pool. Any thread. */
 void server_stop(struct server *server);

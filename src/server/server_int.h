@@ -1,5 +1,5 @@
 /*
- * server_int.h - what the files of the server share: the server, its threads, its clients.
+ * server_int.h - what the files of the server share: the server and its threads. net/client.h has its clients.
  */
 #ifndef SERVER_SERVER_INT_H
 #define SERVER_SERVER_INT_H
@@ -7,63 +7,35 @@
 #include <stdatomic.h>
 
 #include "base/list.h"
+#include "base/log_limit.h"
+#include "fabric/stream/acceptor.h"
 #include "fabric/stream/secret.h"
 #include "fabric/stream/stream.h"
-#include "rt/io.h"
 #include "rt/rt.h"
-#include "server/command.h"
-#include "server/resp.h"
 #include "server/server.h"
+#include "server/settings.h"
+#include "server/slow.h"
 #include "store/store.h"
 
 enum {
     SERVER_DATABASES = 16,
     SERVER_RANGE_TABLES_MAX = 64, /* RI tables that a thread has open */
     SERVER_ERROR_BYTES = 512,
-    SERVER_NAME_BYTES = 64, /* of a client, its library, its address */
-
-    INPUT_BYTES = 32 * 1024,           /* of a pooled buffer; larger ones are freed after use */
-    OUTPUT_BYTES = 16 * 1024,          /* the same */
-    OUTPUT_FLUSH_BYTES = 64 * 1024,    /* replies are sent before there are more than these */
-    REQUEST_BYTES_MAX = 64 << 20,      /* a whole request, all its words */
-    VALUE_BYTES_MAX = (16 << 20) - 16, /* of a client's value: the engine's less our header */
-    WINDOW_WIDTH = 64,                 /* calls of one connection that overlap */
+    SERVER_NAME_BYTES = 64,       /* of a client, its library, its address */
+    REQUEST_BYTES_MAX = 64 << 20, /* a whole request, all its words */
+    VALUE_BYTES_MAX = 512 << 20,  /* of a client's value: the engine's less our header */
+    LONG_BYTES = 1 << 20,         /* longer words and values are not held in memory */
+    BUFFERED_BYTES =
+        STORE_SHORT_MAX,   /* but for old values of commands that need them, to this size */
+    LONG_LOOK_BYTES = 512, /* more than lies in a leaf of the databases */
 };
 
 /* Whose behaviour is meant; clients look at it. */
 #define SERVER_REDIS_VERSION "7.0.15"
 
-/* Largest bulk string: a value, or anything that will be refused more politely. */
-#define SERVER_BULK_MAX ((size_t)16 << 20)
-
-/* ---- buffers --------------------------------------------------------------------------------- */
-
-/* Idle clients have none of these: they come from the thread's pool. */
-struct input {
-    struct list link;
-    struct bytes bytes;
-    struct resp_parser parser;
-};
-
-struct output {
-    struct list link;
-    struct reply reply;
-};
-
-struct slot {
-    struct call call;
-    struct reply reply;
-    struct window *window;
-};
-
-/* Calls of one connection that run at the same time. */
-struct window {
-    struct list link;
-    unsigned count;
-    struct rt_countdown left;
-    uint64_t hashes[WINDOW_WIDTH];
-    struct slot slots[WINDOW_WIDTH];
-};
+/* Largest bulk string, as in Redis (proto-max-bulk-len). */
+#define SERVER_BULK_MAX ((size_t)512 << 20)
+_Static_assert(VALUE_BYTES_MAX + STORE_STAGE_HEAD_MAX <= STORE_VALUE_MAX, "limits");
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
@@ -74,7 +46,7 @@ struct database {
 };
 
 struct range_table {
-    char name[POOL_NAME_MAX];
+    char name[STORE_NAME_MAX];
     struct store_table *table;
 };
 
@@ -89,8 +61,13 @@ struct server_thread {
     unsigned range_table_count;
     struct store_table *cursors; /* of SCAN */
     struct list clients;
-    struct list inputs, outputs, windows; /* not in use */
+    struct list inputs, outputs, pipelines; /* not in use */
     unsigned clients_left;
+    unsigned lingering;
+    unsigned uploads; /* long words on their way into the pool */
+    struct rt_waitq upload_ended;
+    atomic_uint handovers; /* connections on their way here from the accepting thread */
+    struct rt_waitq handed_over;
     bool overlap;          /* operations wait for a network: worth having several in flight */
     struct rt_task *sweep; /* NULL: not running */
     struct stats_thread stats;
@@ -101,11 +78,24 @@ struct server {
     struct socket_address addresses[2]; /* plain, TLS */
     char address_text[2][SERVER_NAME_BYTES];
     int listeners[2];
-    struct rt_fd accepting[2];
+    struct acceptor accepting[2];
+    struct strangers *strangers; /* without the password that is asked for, or in TLS' handshake */
+    struct strangers *silent;    /* who may send commands, and has sent none yet */
+    struct guesses *guesses;
+    struct log_limit auth_log, http_log;
     SSL_CTX *tls;
     struct http *http; /* GET /metrics; NULL: not asked for */
-    struct secret password, readonly_password;
-    bool has_password, has_readonly_password;
+    struct server_settings settings;
+    struct secret password, readonly_password;           /* in use; under the settings' latch */
+    struct secret password_file, readonly_password_file; /* what the files had when read last */
+    atomic_bool has_password;
+    bool has_readonly_password;
+    struct slow slow;
+    struct census *census;
+    uint64_t sampled_ns, sampled_commands; /* by the first thread, once a second */
+    _Atomic uint64_t commands_per_second;
+    struct rt_latch reset_latch;
+    struct stats_sum *at_reset; /* counters when they were reset last; NULL: never */
 
     struct store *store;
     struct server_thread *threads;
@@ -115,6 +105,8 @@ struct server {
     char error[SERVER_ERROR_BYTES];
     void (*ready)(void *context);
     void *ready_context;
+    void (*waiting)(void *context, const char *why);
+    void *waiting_context;
 
     atomic_ulong connected, next_client;
     unsigned next_thread;
@@ -124,61 +116,6 @@ struct server {
     atomic_bool expiry_written; /* since the sweep looked last */
     char run_id[41];
 };
-
-/* ---- clients --------------------------------------------------------------------------------- */
-
-enum client_user { USER_NONE, USER_DEFAULT, USER_READONLY };
-
-struct client {
-    struct rt_fd io;
-    struct stream stream;
-    struct list link;
-    struct server_thread *thread;
-    struct rt_message handover; /* from the accepting thread */
-    struct input *input;        /* NULL: nothing is pending */
-    struct output *output;
-    uint64_t id;
-    uint64_t created_ns, used_ns;
-    uint64_t taken_ns; /* when the other side took bytes last, or there was nothing to take */
-    unsigned database;
-    enum client_user user;
-    const struct command *last_command;
-    bool watched; /* io is in the loop */
-    bool tls, handshaking;
-    bool running;     /* its task is alive */
-    bool backlog;     /* there may be whole requests in the input */
-    bool closing;     /* close it as soon as its task has ended */
-    bool close_after; /* when the replies are out */
-    bool resp3;
-    bool quiet, skip_next; /* CLIENT REPLY */
-    bool no_evict, no_touch;
-    char name[SERVER_NAME_BYTES], library[SERVER_NAME_BYTES], library_version[SERVER_NAME_BYTES];
-    char address[SERVER_NAME_BYTES], local_address[SERVER_NAME_BYTES];
-};
-
-/* client.c. A socket that was accepted, on the loop that will serve it. */
-void client_open(struct server_thread *thread, struct client *client);
-/* Now, or as soon as its task has ended. */
-void client_close(struct client *client);
-/* Sends what there is; false: it is closing. */
-bool client_flush(struct client *client);
-/* Once a second. */
-void client_look_after(struct client *client, uint64_t now_ns);
-
-/* connection_commands.c. Whether it may be a client's name; if not that was replied. */
-bool client_name_fits(struct call *call, struct slice name);
-
-/* run.c: executes what the input holds. */
-void requests_run_co(struct client *client);
-
-/* buffers.c */
-struct input *input_take(struct server_thread *thread);
-void input_give(struct server_thread *thread, struct input *input);
-struct output *output_take(struct server_thread *thread);
-void output_give(struct server_thread *thread, struct output *output);
-struct window *window_take(struct server_thread *thread);
-void window_give(struct server_thread *thread, struct window *window);
-void buffers_free(struct server_thread *thread);
 
 /* metrics.c: GET /metrics, on the first thread. */
 PANDO_MUST_CHECK enum pando_status metrics_open(struct server *server, char *error,
@@ -190,6 +127,12 @@ void metrics_close(struct server *server);
 /* sweep.c: removes what has expired. On the first thread. */
 void sweep_start(struct server_thread *thread);
 void sweep_stop_co(struct server_thread *thread);
+
+/* Ends the server for this reason; the first one counts. "" stands for the status' own text. */
+void server_fail(struct server *server, enum pando_status status, const char *error);
+
+/* Joins the pool, which is waited for; without server->store afterwards the server is to end. */
+void server_join_co(struct server *server, const struct env_place *place);
 
 static inline bool server_stopping(const struct server *server)
 {

@@ -10,15 +10,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "pando/pando.h"
+
 enum {
-    STATS_COMMANDS_MAX = 128,
-    STATS_SUB_BITS = 2, /* four buckets for each power of two: 19 % wide */
+    STATS_COMMANDS_MAX = 160, /* and subcommands */
+    STATS_SUB_BITS = 2,       /* four buckets for each power of two: 19 % wide */
     STATS_BUCKETS = 40 << STATS_SUB_BITS,
 };
 
 /* Of one command, on one thread. */
 struct stats_command {
     _Atomic uint64_t calls, errors, ns;
+    _Atomic uint64_t rejected;               /* before they ran: not among the calls */
     _Atomic uint64_t buckets[STATS_BUCKETS]; /* of nanoseconds */
 };
 
@@ -66,8 +69,8 @@ static inline uint64_t stats_bucket_limit_ns(unsigned bucket)
 struct server;
 
 struct stats_command_sum {
-    const char *name; /* lower case; NULL behind the last command */
-    uint64_t calls, errors, ns;
+    const char *name; /* lower case, as "config|get"; NULL behind the last command */
+    uint64_t calls, errors, ns, rejected;
     uint64_t buckets[STATS_BUCKETS];
 };
 
@@ -80,8 +83,12 @@ struct stats_sum {
     struct stats_command_sum command[STATS_COMMANDS_MAX];
 };
 
-/* Of all threads of the server. About 170 KB: not for a task's stack. Any thread. */
+/* Of all threads of the server. About 210 KB: not for a task's stack. Any thread. */
 void server_stats(const struct server *server, struct stats_sum *out);
+
+/* The same since CONFIG RESETSTAT, for INFO: those who watch the counters otherwise want them to grow. */
+void server_stats_since_reset(struct server *server, struct stats_sum *out);
+PANDO_MUST_CHECK enum pando_status server_stats_reset(struct server *server);
 
 /* The latency at or below which a fraction q of the command's calls lies; 0: no calls. */
 uint64_t stats_quantile_ns(const struct stats_command_sum *command, double q);

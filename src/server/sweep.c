@@ -1,13 +1,14 @@
 /*
  * sweep.c - what has expired is gone for every command at once; here its memory is given back.
  *
- * A slow walk over all databases, again and again: some keys, a pause. When a whole walk
- * met nothing that will ever expire, and nobody here has set an expiry since, the next one comes much
- * later. Several servers on one pool do the same work twice, which does no harm.
+ * A slow walk over all databases, again and again: some keys, a pause. After one that gave memory
+ * back the next follows soon: more has expired behind it. When a whole walk met nothing that will
+ * ever expire, and nobody here has set an expiry since, the next one comes much later. Several servers on one pool do the same work twice, which does no harm.
  */
 #include <stdlib.h>
 
 #include "server/cursor.h"
+#include "server/long.h"
 #include "server/parallel.h"
 #include "server/walk.h"
 
@@ -18,7 +19,7 @@ static const uint64_t BUSY_PAUSE_NS = RT_NS_PER_MS;
 static const uint64_t WALK_PAUSE_NS = RT_NS_PER_S;
 static const uint64_t QUIET_PAUSE_NS = 60 * RT_NS_PER_S;
 
-static struct engine_change remove_expired(void *context, const struct slice *old)
+static struct store_change remove_expired(void *context, const struct slice *old)
 {
     bool *removed = context;
     struct value value;
@@ -50,10 +51,11 @@ static bool remove_one_co(void *context, size_t index)
 {
     struct sweep *sweep = context;
     struct slice key = sweep->walk->entries[index].key;
+    struct store_table *table = sweep->database->tables[key.size > KEYSPACE_SHORT_MAX];
     bool removed = false;
-    enum pando_status status =
-        store_modify_co(sweep->database->tables[key.size > KEYSPACE_SHORT_MAX], key, false,
-                        remove_expired, &removed);
+    enum pando_status status = store_modify_co(table, key, STORE_SHORT, remove_expired, &removed);
+    if (status == PANDO_RANGE)
+        status = long_remove_co(table, key, true, &removed);
     if (status == PANDO_OK && removed) {
         stats_add(&sweep->thread->stats.expired, 1);
         sweep->removed++;
@@ -61,12 +63,17 @@ static bool remove_one_co(void *context, size_t index)
     return status == PANDO_OK || status == PANDO_NOT_FOUND;
 }
 
-static size_t sweep_database_co(struct server_thread *thread, const struct database *database)
+/* What a walk met. */
+struct swept {
+    size_t expiring, removed;
+};
+
+static void sweep_database_co(struct server_thread *thread, const struct database *database,
+                              struct swept *swept)
 {
     struct walk walk;
-    size_t expiring = 0;
     if (!walk_begin(&walk, database, NULL))
-        return 0;
+        return;
     walk.which = WALK_EXPIRED;
     while (!walk.over && !server_stopping(thread->server)) {
         if (walk_step_co(&walk, SWEEP_KEYS) != PANDO_OK)
@@ -75,10 +82,10 @@ static size_t sweep_database_co(struct server_thread *thread, const struct datab
         parallel_co(thread, walk.count, remove_one_co, &sweep);
         /* While much has expired, memory is to come back as fast as it was used. */
         pause_co(thread, sweep.removed > 0 ? BUSY_PAUSE_NS : STEP_PAUSE_NS, false);
+        swept->removed += sweep.removed;
     }
-    expiring = walk.expiring;
+    swept->expiring += walk.expiring;
     walk_end(&walk);
-    return expiring;
 }
 
 static void sweep_task(void *arg)
@@ -88,15 +95,15 @@ static void sweep_task(void *arg)
 
     thread->sweep = rt_task_self();
     while (!server_stopping(server)) {
-        size_t expiring = 0;
+        struct swept swept = {0};
         atomic_store_explicit(&server->expiry_written, false, memory_order_relaxed);
         for (unsigned i = 0; i < DATABASES_ALL && !server_stopping(server); i++) {
             if (keyspace_find_co(thread, i) == PANDO_OK)
-                expiring += sweep_database_co(thread, &thread->databases[i]);
+                sweep_database_co(thread, &thread->databases[i], &swept);
         }
         cursors_sweep_co(thread);
-        pause_co(thread, WALK_PAUSE_NS, false);
-        if (expiring == 0)
+        pause_co(thread, swept.removed > 0 ? STEP_PAUSE_NS : WALK_PAUSE_NS, false);
+        if (swept.expiring == 0)
             pause_co(thread, QUIET_PAUSE_NS, true);
     }
     thread->sweep = NULL;

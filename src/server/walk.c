@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "server/pattern.h"
+#include "server/resp/pattern.h"
 
 /* What one table had. */
 struct batch {
@@ -132,18 +132,22 @@ static bool batch_pair(void *context, struct slice key, struct slice stored)
 static enum pando_status batch_fill_co(struct walk *walk, int which, unsigned limit)
 {
     struct batch *batch = walk->batches[which];
-    static const int values[] = {[WALK_UNEXPIRED] = ENGINE_SCAN_VALUES,
-                                 [WALK_EXPIRED] = ENGINE_SCAN_GLANCE,
-                                 [WALK_ALL] = ENGINE_SCAN_KEYS};
-    struct engine_range range = {.values = values[walk->which],
-                                 .low = low_of(walk),
-                                 .high = slice_of(walk->high, walk->high_size),
-                                 .no_high = walk->no_high,
-                                 .limit = (uint64_t)limit + 1};
+    static const int values[] = {[WALK_UNEXPIRED] = STORE_SCAN_FRONTS,
+                                 [WALK_EXPIRED] = STORE_SCAN_GLANCE,
+                                 [WALK_ALL] = STORE_SCAN_KEYS};
+    struct store_range range = {.values = values[walk->which],
+                                .low = low_of(walk),
+                                .high = slice_of(walk->high, walk->high_size),
+                                .no_high = walk->no_high,
+                                .limit = (uint64_t)limit + 1};
     batch->used = batch->count = 0;
     batch->examined = 0;
     batch->limit = limit;
     batch->failed = false;
+    if (walk->tables[which] == NULL) { /* of a database that is not there */
+        batch->over = true;
+        return PANDO_OK;
+    }
     enum pando_status status = store_scan_co(walk->tables[which], &range, batch_pair, batch);
     batch->over = batch->examined < limit;
     return batch->failed ? PANDO_NO_MEMORY : status;

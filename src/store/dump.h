@@ -6,10 +6,11 @@
 #define STORE_DUMP_H
 
 #include "store/dump_fmt.h"
+#include "store/store.h"
 
 /* What a file says of its table. */
 struct dump_table {
-    struct engine_shape shape;
+    struct store_shape shape;
     char name[POOL_NAME_MAX];
     char engine[POOL_ENGINE_NAME_MAX];
 };
@@ -37,6 +38,14 @@ bool dump_block_full(const struct dump_block *block);
 
 /* Sets the header; the block is then `size` bytes to write. Adds it to the sums. */
 void dump_block_finish(struct dump_block *block, struct dump_sums *sums);
+/* A long value: the block that announces it, then its parts. The block is empty before, and is reset after
+ * each. False: no memory. */
+PANDO_MUST_CHECK bool dump_long_build(struct dump_block *block, struct slice key, uint64_t size,
+                                      struct dump_sums *sums);
+/* Room for a part of up to DUMP_PART bytes, NULL: no memory; and its end. */
+uint8_t *dump_part_room(struct dump_block *block);
+void dump_part_build(struct dump_block *block, size_t size);
+
 void dump_block_reset(struct dump_block *block);
 void dump_block_free(struct dump_block *block);
 
@@ -60,9 +69,11 @@ struct dump_reader {
     uint8_t *payload; /* of the present block */
     size_t payload_capacity, at, end;
     uint32_t left; /* pairs of the block that have not been handed out */
-    uint8_t last_key[ENGINE_KEY_MAX];
+    uint8_t last_key[STORE_KEY_MAX];
     size_t last_key_size;
     bool any, over;
+    uint32_t version;
+    uint64_t long_left; /* bytes of a long value that have not been handed out */
 };
 
 /* Reads the header. CORRUPT: this is no such file, or a damaged one. VERSION. */
@@ -70,9 +81,14 @@ PANDO_MUST_CHECK enum pando_status dump_read_open_co(struct dump_reader *reader,
                                                      dump_source_fn source, void *context);
 
 /* The next pair, whose slices live until the next call; NOT_FOUND: that was all, and the tail agrees.
- * CORRUPT: damaged or cut off. NO_MEMORY. */
+ * CORRUPT: damaged or cut off. NO_MEMORY. A value of more than DUMP_VALUE_SHORT bytes has data NULL: its parts
+ * are taken by dump_read_part_co before the next pair, or are skipped; the key lives as long. */
 PANDO_MUST_CHECK enum pando_status dump_read_co(struct dump_reader *reader, struct slice *key,
                                                 struct slice *value);
+
+/* The next part of a long value, which lives until the next call; NOT_FOUND: that was all of it. */
+PANDO_MUST_CHECK enum pando_status dump_read_part_co(struct dump_reader *reader,
+                                                     struct slice *part);
 
 /* Whether the next pair is in memory already. */
 static inline bool dump_read_ready(const struct dump_reader *reader)

@@ -11,13 +11,19 @@
  *    120  4  zero                     124  4  CRC32C of the 124 bytes before
  *
  *   blocks, each
- *      0  4  kind: "PAIR" or "TAIL"     4  4  bytes of the payload   8  4  pairs in it
+ *      0  4  kind: "PAIR", "LONG", "PART" or "TAIL"
+ *      4  4  bytes of the payload       8  4  pairs in it: none of "PART" and "TAIL", one of "LONG"
  *     12  4  CRC32C of the 12 bytes before and of the payload
  *     16     the payload
  *   of "PAIR": each pair is 4 bytes key size, 4 bytes value size, key, value; keys rise strictly over
- *   all blocks
+ *   all blocks; no value is longer than 16 MiB
+ *   of "LONG": a key whose value is longer: 4 bytes key size, 4 bytes zero, 8 bytes value size, key
+ *   of "PART": bytes of that value. Each part of a value has DUMP_PART bytes, the last one fewer; they follow
+ *   the "LONG" block one by one
  *   of "TAIL", the last block, without pairs: 8 bytes number of pairs, 8 bytes sum of the sizes of all
  *   keys and values
+ *
+ * Format 1 has no "LONG" and no "PART": a file of it is read as well.
  *
  * Nothing follows the tail. A file that was cut off has none; a damaged one fails a check.
  */
@@ -31,13 +37,19 @@
 #define DUMP_MAGIC "PANDODMP" /* its first eight bytes */
 
 enum {
-    DUMP_VERSION = 1,
+    DUMP_VERSION = 2,
+    DUMP_VERSION_LEAST = 1,
     DUMP_HEADER_BYTES = 128,
     DUMP_BLOCK_HEADER = 16,
     DUMP_PAIR_HEADER = 8,
     DUMP_TAIL_BYTES = 16,
-    DUMP_BLOCK_USUAL = 256 * 1024, /* a writer ends a block when its payload has this size */
-    DUMP_PAYLOAD_MAX = DUMP_BLOCK_USUAL + DUMP_PAIR_HEADER + ENGINE_KEY_MAX + ENGINE_VALUE_MAX,
+    DUMP_BLOCK_USUAL = 256 * 1024,       /* a writer ends a block when its payload has this size */
+    DUMP_VALUE_SHORT = ENGINE_SHORT_MAX, /* longer ones come in parts */
+    DUMP_PAYLOAD_MAX = DUMP_BLOCK_USUAL + DUMP_PAIR_HEADER + ENGINE_KEY_MAX + DUMP_VALUE_SHORT,
+    DUMP_LONG_HEADER = 16,
+    DUMP_PART = 1024 * 1024,
+    DUMP_KIND_LONG = 0x474e4f4c,  /* "LONG" */
+    DUMP_KIND_PART = 0x54524150,  /* "PART" */
     DUMP_KIND_PAIRS = 0x52494150, /* "PAIR" */
     DUMP_KIND_TAIL = 0x4c494154,  /* "TAIL" */
 };

@@ -85,6 +85,11 @@ struct fabric *env_fabric(const struct env *env)
     return env->fabric;
 }
 
+enum pando_status env_reload(struct env *env, char *text, size_t text_bytes)
+{
+    return env->fabric == NULL ? PANDO_UNSUPPORTED : fabric_reload(env->fabric, text, text_bytes);
+}
+
 const char *env_kind(const struct env *env)
 {
     return uri_kind_name(env->uri.kind);

@@ -21,8 +21,9 @@ struct env;
 struct env_options {
     const char *uri;
     const char *secret_file; /* tcp, verbs */
-    const char *verbs;       /* verbs: the RDMA device, as in fabric_verbs_options; NULL: any */
-    bool tls;
+    const char *verbs;       /* verbs: the RDMA device, as in fabric_socket_options; NULL: any */
+    bool require_tls;        /* tcp, verbs: TLS on loopback, too */
+    bool insecure_tcp;       /* and no TLS elsewhere either: credentials.h */
     const char *tls_ca, *tls_cert, *tls_key;
     uint64_t window_bytes; /* of each compute node; 0: a small one */
 
@@ -44,9 +45,25 @@ bool env_simulated(const struct env *env);
 struct fabric *env_fabric(const struct env *env); /* this process's; NULL of a simulated pool */
 const char *env_kind(const struct env *env);      /* "embedded", "shm", "tcp", "verbs", "sim" */
 
+/* fabric_reload of this process's fabric. */
+PANDO_MUST_CHECK enum pando_status env_reload(struct env *env, char *text, size_t text_bytes);
+
 /* Where a memory node is, as the URI says it: "demo", "10.0.0.1:7000"; "this process" for one that
  * runs in here. Lives as long as the env. */
 const char *env_memory_place(const struct env *env, unsigned node);
+
+/* One line: why a memory node cannot be reached, and what to do. */
+void env_explain_connect(const struct env *env, unsigned node, enum pando_status status, char *out,
+                         size_t out_bytes);
+
+/* How much of a node's memory can be reached, found by reading at its edges. */
+struct env_window {
+    uint64_t first;        /* first byte of the users */
+    uint64_t host_bytes;   /* end of the ordinary memory */
+    uint64_t device_bytes; /* on-chip memory, from FABRIC_DEVICE on */
+};
+PANDO_MUST_CHECK enum pando_status env_window_co(struct fabric_endpoint *endpoint,
+                                                 struct env_window *out);
 
 /* One thread's part in a run. */
 struct env_place {
@@ -59,8 +76,9 @@ struct env_place {
 typedef void (*env_fn)(void *context, const struct env_place *place);
 
 /* Runs fn(context, place) as a task on `threads` loops of every compute node and returns when all
- * tasks they started have ended. The first run of a simulated pool decides how many threads its
- * compute nodes have: a later one may use fewer, and gets TOO_LARGE for more. Not from a task. */
+ * tasks they started have ended. NO_MEMORY: not one of them has begun. The first run of a simulated
+ * pool decides how many threads its compute nodes have: a later one may use fewer, and gets
+ * TOO_LARGE for more. Not from a task. */
 PANDO_MUST_CHECK enum pando_status env_run(struct env *env, unsigned threads, env_fn fn,
                                            void *context);
 

@@ -1,6 +1,7 @@
 /*
  * env_real.c - pools on real memory: this process is the only compute node, its threads are real.
  */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,7 +23,7 @@ static enum pando_status open_embedded(struct env *env, char *error, size_t erro
         .host_bytes = env->uri.size_bytes,
         .device_bytes = MEMNODE_DEVICE_BYTES,
     };
-    struct memnode_options memory = {.work = store_memory_work};
+    struct memnode_options memory = {.work = store_memory_pushdown, .level_at = store_level_at};
     enum pando_status status = fabric_shm_open(&shm, &env->fabric, error, error_bytes);
     if (status == PANDO_OK)
         status = memnode_open(env->fabric, &memory, &env->memnode, error, error_bytes);
@@ -70,10 +71,6 @@ static enum pando_status callable_of(const struct env *env, const struct env_opt
                                      struct callable *out, char *error, size_t error_bytes)
 {
     const char *listen = options->peer_listen;
-    /* To be found over TLS one needs a certificate of one's own. (Without an authority to trust one
-     * cannot connect at all: the fabric says so to those who do not listen.) */
-    bool mute = options->tls &&
-                (options->tls_ca == NULL || options->tls_cert == NULL || options->tls_key == NULL);
     bool none = options->no_member || (listen != NULL && strcmp(listen, "none") == 0);
     enum pando_status status = PANDO_OK;
 
@@ -83,15 +80,13 @@ static enum pando_status callable_of(const struct env *env, const struct env_opt
     if (env->uri.kind == URI_SHM) {
         status = fabric_shm_path_temporary(out->place, sizeof(out->place));
     } else if (listen != NULL) {
-        if (mute || strlen(listen) >= sizeof(out->place)) {
-            snprintf(error, error_bytes,
-                     mute ? "--peer-listen with TLS needs --tls-ca, --tls-cert and --tls-key"
-                          : "--peer-listen: no such address");
+        if (strlen(listen) >= sizeof(out->place)) {
+            snprintf(error, error_bytes, "--peer-listen: no such address");
             return PANDO_INVALID;
         }
         out->wanted = true;
         memcpy(out->place, listen, strlen(listen) + 1);
-    } else if (!mute) {
+    } else {
         status = socket_route(env->uri.places[0], out->place, sizeof(out->place));
     }
     if (status != PANDO_OK)
@@ -110,7 +105,8 @@ static enum pando_status open_fabric(struct env *env, const struct env_options *
     uint64_t bytes = !window                                  ? 0
                      : env->compute_bytes > COMPUTE_BYTES_MIN ? env->compute_bytes
                                                               : COMPUTE_BYTES_MIN;
-    struct fabric_tls tls = {.enabled = options->tls,
+    struct fabric_tls tls = {.required = options->require_tls,
+                             .insecure = options->insecure_tcp,
                              .ca_file = options->tls_ca,
                              .cert_file = options->tls_cert,
                              .key_file = options->tls_key};
@@ -119,28 +115,21 @@ static enum pando_status open_fabric(struct env *env, const struct env_options *
                                      .path = place,
                                      .temporary = true,
                                      .host_bytes = bytes};
-    struct fabric_tcp_options tcp = {.node = FABRIC_NODE_UNKNOWN,
-                                     .target = FABRIC_COMPUTE,
-                                     .listen = place,
-                                     .advertise = callable->advertise,
-                                     .secret_file = options->secret_file,
-                                     .tls = tls,
-                                     .host_bytes = bytes};
-    struct fabric_verbs_options verbs = {.node = FABRIC_NODE_UNKNOWN,
-                                         .target = FABRIC_COMPUTE,
-                                         .device = options->verbs,
-                                         .listen = place,
-                                         .advertise = callable->advertise,
-                                         .secret_file = options->secret_file,
-                                         .tls = tls,
-                                         .host_bytes = bytes};
+    struct fabric_socket_options sockets = {.node = FABRIC_NODE_UNKNOWN,
+                                            .target = FABRIC_COMPUTE,
+                                            .device = options->verbs,
+                                            .listen = place,
+                                            .advertise = callable->advertise,
+                                            .secret_file = options->secret_file,
+                                            .tls = tls,
+                                            .host_bytes = bytes};
     switch (env->uri.kind) {
     case URI_SHM:
         return fabric_shm_open(&shm, &env->fabric, error, error_bytes);
     case URI_VERBS:
-        return fabric_verbs_open(&verbs, &env->fabric, error, error_bytes);
+        return fabric_verbs_open(&sockets, &env->fabric, error, error_bytes);
     default:
-        return fabric_tcp_open(&tcp, &env->fabric, error, error_bytes);
+        return fabric_tcp_open(&sockets, &env->fabric, error, error_bytes);
     }
 }
 
@@ -159,6 +148,10 @@ static enum pando_status open_client(struct env *env, const struct env_options *
                                      char *error, size_t error_bytes)
 {
     struct callable callable;
+    if (options->tls_cert != NULL && options->tls_ca == NULL) {
+        snprintf(error, error_bytes, "TLS needs --tls-ca to know which servers to trust");
+        return PANDO_INVALID;
+    }
     enum pando_status status = callable_of(env, options, &callable, error, error_bytes);
     if (status == PANDO_OK)
         status = open_fabric(env, options, &callable, error, error_bytes);
@@ -189,25 +182,51 @@ void env_real_close(struct env *env)
         memnode_close(env->memnode);
 }
 
+/* Jobs wait for one another: none begins before all threads are there, or ever, if one cannot be had. */
+struct gate {
+    struct rt_waitq waiting;
+    atomic_bool open, shut;
+};
+
+struct gated_job {
+    struct env_job *job;
+    struct gate *gate;
+};
+
+static bool undecided(const void *context)
+{
+    const struct gate *gate = context;
+    return !atomic_load(&gate->open) && !atomic_load(&gate->shut);
+}
+
 static void job_main(void *arg)
 {
-    struct env_job *job = arg;
-    job->fn(job->context, &job->place);
+    const struct gated_job *gated = arg;
+    struct env_job *job = gated->job;
+    (void)rt_waitq_while_co(&gated->gate->waiting, undecided, gated->gate, RT_NEVER);
+    if (atomic_load(&gated->gate->open))
+        job->fn(job->context, &job->place);
 }
 
 enum pando_status env_real_run(struct env *env, struct env_job *jobs, unsigned threads)
 {
     struct rt_thread *started[ENV_THREADS_MAX];
+    struct gated_job gated[ENV_THREADS_MAX];
+    struct gate gate = {0};
     enum pando_status status = PANDO_OK;
     unsigned count = 0;
 
+    rt_waitq_init(&gate.waiting);
     while (status == PANDO_OK && count < threads) {
         char name[24];
         snprintf(name, sizeof(name), "pando-%u", count);
         jobs[count].place.fabric = env->fabric;
-        status = rt_thread_start(name, job_main, &jobs[count], &started[count]);
+        gated[count] = (struct gated_job){&jobs[count], &gate};
+        status = rt_thread_start(name, job_main, &gated[count], &started[count]);
         count += status == PANDO_OK;
     }
+    atomic_store(status == PANDO_OK ? &gate.open : &gate.shut, true);
+    rt_waitq_wake_all(&gate.waiting);
     for (unsigned i = 0; i < count; i++)
         rt_thread_join(started[i]);
     return status;

@@ -49,7 +49,7 @@ static enum pando_status add_memory_node(struct env *env, unsigned node, char *e
         .device_bytes = MEMNODE_DEVICE_BYTES,
         .threads = env->uri.sim.memory_threads,
     };
-    struct memnode_options memory = {.work = store_memory_work};
+    struct memnode_options memory = {.work = store_memory_pushdown, .level_at = store_level_at};
     struct fabric *fabric;
     enum pando_status status = fabric_sim_add(env->net, &options, &fabric);
     if (status != PANDO_OK)

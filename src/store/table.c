@@ -1,27 +1,25 @@
 /*
- * table.c - tables by name: creating, opening, attaching again in a new life, dropping.
+ * table.c - tables by name: creating, opening, dropping, listing.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/counters.h"
 #include "store/engines.h"
 #include "store/store_int.h"
 
-static const uint64_t CACHE_BYTES = UINT64_C(1) << 30; /* of all tables */
-static const uint64_t CACHE_BYTES_LEAST = UINT64_C(4) << 20;
 static const uint64_t DROP_WAIT_NS = 30 * RT_NS_PER_S;
 static const uint64_t DROP_LOOK_NS = 2 * RT_NS_PER_MS;
-enum { OPEN_TRIES = 3 };
 
 static bool name_ok(const char *name)
 {
     return name[0] != '#' && name[0] != '\0' && strlen(name) < POOL_NAME_MAX;
 }
 
-static enum pando_status explain(enum pando_status status, const char *what, const char *name,
-                                 char *error, size_t error_bytes)
+enum pando_status store_table_explain(enum pando_status status, const char *what, const char *name,
+                                      char *error, size_t error_bytes)
 {
     if (status != PANDO_OK)
         snprintf(error, error_bytes, "cannot %s the table '%.64s': %s", what, name,
@@ -29,7 +27,8 @@ static enum pando_status explain(enum pando_status status, const char *what, con
     return status;
 }
 
-/* Something done in the session, again in the next life if this one ended before it was done. */
+/* Something done in the session, again in the next membership if this one ended before it was
+ * done. */
 typedef enum pando_status (*thread_fn)(struct store_thread *thread, void *context);
 
 static enum pando_status in_session_co(struct store_thread *thread, thread_fn fn, void *context)
@@ -38,16 +37,44 @@ static enum pando_status in_session_co(struct store_thread *thread, thread_fn fn
         enum pando_status status = store_thread_enter_co(thread);
         if (status != PANDO_OK)
             return status;
-        uint64_t life = thread->life->number;
+        uint64_t membership = thread->membership->number;
         status = fn(thread, context);
         store_thread_leave(thread);
         if (status != PANDO_FENCED)
             return status;
-        status = store_reborn_co(thread->store, life);
+        status = store_await_membership_co(thread->store, membership);
         if (status != PANDO_OK)
             return status;
     }
     return PANDO_TIMEOUT;
+}
+
+/* ---- shapes ---------------------------------------------------------------------------------- */
+
+static struct engine_shape engine_shape_of(const struct store_shape *shape)
+{
+    return (struct engine_shape){.key_size = shape->key_size,
+                                 .value_size = shape->value_size,
+                                 .key_max = shape->key_max,
+                                 .value_inline = shape->value_inline,
+                                 .node_bytes = shape->node_bytes};
+}
+
+struct store_shape store_shape_of(const struct engine_shape *shape)
+{
+    return (struct store_shape){.key_size = shape->key_size,
+                                .value_size = shape->value_size,
+                                .key_max = shape->key_max,
+                                .value_inline = shape->value_inline,
+                                .node_bytes = shape->node_bytes};
+}
+
+enum pando_status store_shape_check(struct store_shape *shape)
+{
+    struct engine_shape checked = engine_shape_of(shape);
+    enum pando_status status = engine_shape_check(&checked);
+    *shape = store_shape_of(&checked);
+    return status;
 }
 
 /* ---- creating -------------------------------------------------------------------------------- */
@@ -56,7 +83,8 @@ struct creation {
     const struct engine_ops *ops;
     const char *name;
     const struct engine_shape *shape;
-    bool begun; /* in a former life: EXISTS may be our own doing */
+    bool begun;    /* in a former membership: EXISTS may be our own doing */
+    unsigned full; /* how many tables there is room for, if that was the reason for FULL */
 };
 
 static enum pando_status create_co(struct store_thread *thread, void *context)
@@ -74,15 +102,21 @@ static enum pando_status create_co(struct store_thread *thread, void *context)
     if (status == PANDO_EXISTS && creation->begun)
         return PANDO_UNKNOWN;
     creation->begun |= status == PANDO_FENCED;
+    struct pool_directory_counts counts;
+    unsigned most = pool_tables_max(pool_session_pool(thread->session));
+    if (status == PANDO_FULL && pool_directory_counts_co(thread->session, &counts) == PANDO_OK &&
+        counts.used >= most)
+        creation->full = most;
     return status;
 }
 
 enum pando_status store_table_create_co(struct store_thread *thread, const char *name,
-                                        const char *engine, const struct engine_shape *shape,
+                                        const char *engine, const struct store_shape *shape,
                                         char *error, size_t error_bytes)
 {
+    const struct engine_shape wanted = engine_shape_of(shape);
     struct creation creation = {
-        .ops = engine != NULL ? store_engine(engine) : NULL, .name = name, .shape = shape};
+        .ops = engine != NULL ? store_engine(engine) : NULL, .name = name, .shape = &wanted};
     if (engine != NULL && creation.ops == NULL) {
         snprintf(error, error_bytes, "no engine is called '%.32s'; there is: %s", engine,
                  store_engine_names());
@@ -94,221 +128,67 @@ enum pando_status store_table_create_co(struct store_thread *thread, const char 
                  POOL_NAME_MAX - 1);
         return PANDO_INVALID;
     }
-    return explain(in_session_co(thread, create_co, &creation), "create", name, error, error_bytes);
-}
-
-/* ---- attaching ------------------------------------------------------------------------------- */
-
-/* When nobody has said how much each may have: a quarter of what is left. The first are served best, and
- * many together do not take much more. */
-static uint64_t cache_share(const struct store *store)
-{
-    uint64_t left = store->cache_given < CACHE_BYTES ? CACHE_BYTES - store->cache_given : 0;
-    return left / 4 > CACHE_BYTES_LEAST ? left / 4 : CACHE_BYTES_LEAST;
-}
-
-/* Opens a table in this life. The engine looks the name up for itself, so look before and after: it
- * may be another table's by now. Under the store's lock. */
-static enum pando_status shared_fill_co(struct store_thread *thread, struct shared_table *shared,
-                                        const struct engine_config *config, char *error,
-                                        size_t error_bytes)
-{
-    struct pool_session *session = thread->session;
-    struct pool_entry entry, after;
-    unsigned slot;
-
-    for (int i = 0; i < OPEN_TRIES; i++) {
-        enum pando_status status = pool_table_open_co(session, shared->name, &slot, &entry);
-        if (status != PANDO_OK)
-            return explain(status, "open", shared->name, error, error_bytes);
-        const struct engine_ops *ops = store_engine(entry.engine);
-        if (ops == NULL) {
-            snprintf(error, error_bytes,
-                     "the table '%.64s' belongs to an engine that is not here: %s", shared->name,
-                     entry.engine);
-            return PANDO_UNSUPPORTED;
-        }
-        status = engine_open_co(ops, session, shared->name, config, &shared->engine_table, error,
-                                error_bytes);
-        if (status == PANDO_NOT_FOUND)
-            continue;
-        if (status != PANDO_OK)
-            return status;
-        status = pool_table_open_co(session, shared->name, &slot, &after);
-        if (status == PANDO_OK && after.table == entry.table) {
-            shared->number = entry.table;
-            return PANDO_OK;
-        }
-        engine_close_co(shared->engine_table, session);
-        if (status != PANDO_OK && status != PANDO_NOT_FOUND)
-            return explain(status, "open", shared->name, error, error_bytes);
-    }
-    return explain(PANDO_NOT_FOUND, "open", shared->name, error, error_bytes);
-}
-
-/* Under the store's lock. */
-static enum pando_status shared_open_co(struct store_thread *thread, const char *name,
-                                        struct shared_table **out, char *error, size_t error_bytes)
-{
-    struct store *store = thread->store;
-    list_for_each (link, &store->tables) {
-        struct shared_table *shared = container_of(link, struct shared_table, link);
-        if (strcmp(shared->name, name) == 0 && shared->life == thread->life->number &&
-            !atomic_load(&shared->dropped)) {
-            *out = shared;
-            return PANDO_OK;
-        }
-    }
-    struct shared_table *shared = calloc(1, sizeof(*shared));
-    if (shared == NULL)
-        return PANDO_NO_MEMORY;
-    snprintf(shared->name, sizeof(shared->name), "%s", name);
-    shared->life = thread->life->number;
-    list_init(&shared->attached);
-    struct engine_config config = store->config;
-    if (config.cache_bytes == 0)
-        config.cache_bytes = shared->cache_bytes = cache_share(store);
-    enum pando_status status = shared_fill_co(thread, shared, &config, error, error_bytes);
-    if (status != PANDO_OK) {
-        free(shared);
-        return status;
-    }
-    store->cache_given += shared->cache_bytes;
-    rt_latch_lock(&store->latch);
-    list_push_back(&store->tables, &shared->link);
-    rt_latch_unlock(&store->latch);
-    *out = shared;
-    return PANDO_OK;
-}
-
-/* Under the store's lock. */
-static void shared_release_co(struct store_thread *thread, struct shared_table *shared)
-{
-    struct store *store = thread->store;
-    if (!list_empty(&shared->attached))
-        return;
-    rt_latch_lock(&store->latch);
-    list_remove(&shared->link);
-    rt_latch_unlock(&store->latch);
-    engine_close_co(shared->engine_table, thread->session);
-    store->cache_given -= shared->cache_bytes;
-    free(shared);
-}
-
-/* Attaches a handle in this life. A table of that name but another number is not the one it was
- * opened for. */
-static enum pando_status attach_locked_co(struct store_table *table, char *error,
-                                          size_t error_bytes)
-{
-    struct store_thread *thread = table->thread;
-    struct store *store = thread->store;
-    struct shared_table *shared;
-    enum pando_status status = shared_open_co(thread, table->name, &shared, error, error_bytes);
-
-    if (status == PANDO_NOT_FOUND && table->number != 0)
-        table->gone = true;
-    if (status != PANDO_OK)
-        return status;
-    if (table->number != 0 && table->number != shared->number) {
-        table->gone = true;
-        status = PANDO_NOT_FOUND;
-    } else {
-        status = engine_attach_co(shared->engine_table, thread->session, &table->engine);
-    }
-    if (status != PANDO_OK) {
-        shared_release_co(thread, shared);
-        return status;
-    }
-    table->shared = shared;
-    table->number = shared->number;
-    table->shape = *engine_table_shape(shared->engine_table);
-    rt_latch_lock(&store->latch);
-    list_push_back(&shared->attached, &table->shared_link);
-    rt_latch_unlock(&store->latch);
-    return PANDO_OK;
-}
-
-static enum pando_status attach_co(struct store_table *table, char *error, size_t error_bytes)
-{
-    enum pando_status status = PANDO_OK;
-    store_lock_co(table->thread->store);
-    if (table->engine == NULL) /* another task of this thread may have been first */
-        status = attach_locked_co(table, error, error_bytes);
-    store_unlock(table->thread->store);
+    enum pando_status status = in_session_co(thread, create_co, &creation);
+    if (status != PANDO_FULL || creation.full == 0)
+        return store_table_explain(status, "create", name, error, error_bytes);
+    snprintf(
+        error, error_bytes,
+        "cannot create the table '%.64s': the pool has %u tables, and room for no more; drop some",
+        name, creation.full);
     return status;
-}
-
-void store_table_detach_co(struct store_table *table)
-{
-    struct store_thread *thread = table->thread;
-    struct store *store = thread->store;
-    struct shared_table *shared = table->shared;
-    if (shared == NULL)
-        return;
-    engine_detach_co(table->engine);
-    table->engine = NULL;
-    table->shared = NULL;
-    store_lock_co(store);
-    rt_latch_lock(&store->latch);
-    list_remove(&table->shared_link);
-    rt_latch_unlock(&store->latch);
-    table->gone |= atomic_load(&shared->dropped);
-    shared_release_co(thread, shared);
-    store_unlock(store);
-}
-
-enum pando_status store_table_enter_co(struct store_table *table)
-{
-    char error[256];
-    if (table->gone)
-        return PANDO_NOT_FOUND;
-    enum pando_status status = store_thread_enter_co(table->thread);
-    if (status != PANDO_OK)
-        return status;
-    if (table->engine == NULL)
-        status = attach_co(table, error, sizeof(error));
-    if (status == PANDO_OK) {
-        /* Partner of keeper.c's quiet. */
-        atomic_fetch_add(&table->active, 1);
-        if (!atomic_load(&table->shared->dropped))
-            return PANDO_OK;
-        atomic_fetch_sub(&table->active, 1);
-        table->gone = true;
-        status = PANDO_NOT_FOUND;
-    }
-    store_thread_leave(table->thread);
-    return status;
-}
-
-void store_table_leave(struct store_table *table)
-{
-    atomic_fetch_sub_explicit(&table->active, 1, memory_order_release);
-    store_thread_leave(table->thread);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static struct store_table *handle_of(struct store_thread *thread, const char *name)
+static struct store_table **bucket_of(struct store_thread *thread, const char *name)
 {
-    list_for_each (link, &thread->tables) {
-        struct store_table *table = container_of(link, struct store_table, link);
-        if (strcmp(table->name, name) == 0 && !store_table_dropped(table))
-            return table;
-    }
-    return NULL;
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *name != '\0'; name++)
+        hash = (hash ^ (uint8_t)*name) * 0x100000001b3u;
+    return &thread->names[(hash ^ hash >> 32) % STORE_NAME_BUCKETS];
 }
 
-/* Handles that nobody has and that are good for nothing. */
-static void sweep_handles_co(struct store_thread *thread)
+static struct store_table *handle_of(struct store_thread *thread, const char *name)
 {
-    list_for_each_safe (link, &thread->tables) {
-        struct store_table *table = container_of(link, struct store_table, link);
-        if (table->opens > 0 || atomic_load(&table->active) > 0 || !store_table_dropped(table))
+    struct store_table *table = *bucket_of(thread, name);
+    while (table != NULL && (strcmp(table->name, name) != 0 || store_table_dropped(table)))
+        table = table->next;
+    return table;
+}
+
+static void handle_add(struct store_thread *thread, struct store_table *table)
+{
+    struct store_table **bucket = bucket_of(thread, table->name);
+    table->next = *bucket;
+    *bucket = table;
+    list_push_back(&thread->tables, &table->link);
+}
+
+void store_handle_remove(struct store_table *table)
+{
+    struct store_table **link = bucket_of(table->thread, table->name);
+    while (*link != table)
+        link = &(*link)->next;
+    *link = table->next;
+    list_remove(&table->link);
+}
+
+/* Detaches a handle that nobody has and that is good for nothing. */
+static void sweep_handle_co(struct store_thread *thread)
+{
+    if (!atomic_exchange(&thread->dropped, false))
+        return;
+    list_for_each (link, &thread->attached) {
+        struct store_table *table = container_of(link, struct store_table, attached_link);
+        if (table->opens > 0 || table->stages > 0 || table->leaving ||
+            atomic_load(&table->active) > 0 || !store_table_dropped(table))
             continue;
-        list_remove(&table->link); /* first: nobody finds it while this suspends */
+        table->leaving = true;
+        store_handle_remove(table); /* first: nobody finds it while this suspends */
         store_table_detach_co(table);
         free(table);
-        return; /* the list may have changed; the next open takes the next */
+        atomic_store(&thread->dropped, true); /* there may be more: the next open takes the next */
+        return;
     }
 }
 
@@ -321,8 +201,8 @@ struct opening {
 static enum pando_status open_co(struct store_thread *thread, void *context)
 {
     struct opening *opening = context;
-    sweep_handles_co(thread);
-    return attach_co(opening->table, opening->error, opening->error_bytes);
+    sweep_handle_co(thread);
+    return store_table_attach_co(opening->table, opening->error, opening->error_bytes);
 }
 
 enum pando_status store_table_open_co(struct store_thread *thread, const char *name,
@@ -337,39 +217,53 @@ enum pando_status store_table_open_co(struct store_thread *thread, const char *n
             *out = table;
             return PANDO_OK;
         }
-        table->opens--;
+        store_table_close(table);
         if (status != PANDO_NOT_FOUND)
-            return explain(status, "open", name, error, error_bytes);
+            return store_table_explain(status, "open", name, error, error_bytes);
     }
     if (!name_ok(name))
-        return explain(PANDO_NOT_FOUND, "open", name, error, error_bytes);
+        return store_table_explain(PANDO_NOT_FOUND, "open", name, error, error_bytes);
     table = calloc(1, sizeof(*table));
     if (table == NULL)
         return PANDO_NO_MEMORY;
     table->thread = thread;
+    table->opens = 1; /* it is not freed before it is known by its name */
     snprintf(table->name, sizeof(table->name), "%s", name);
     list_init(&table->shared_link);
+    list_init(&table->attached_link);
     struct opening opening = {.table = table, .error = error, .error_bytes = error_bytes};
     if (error_bytes > 0)
         error[0] = '\0';
     enum pando_status status = in_session_co(thread, open_co, &opening);
     if (status != PANDO_OK) {
         free(table);
-        /* Of a damaged table its engine knows more. */
-        return status == PANDO_CORRUPT && error_bytes > 0 && error[0] != '\0'
+        /* Of a table that is damaged, or of another program's, more is known. */
+        bool known =
+            status == PANDO_CORRUPT || status == PANDO_UNSUPPORTED || status == PANDO_VERSION;
+        return known && error_bytes > 0 && error[0] != '\0'
                    ? status
-                   : explain(status, "open", name, error, error_bytes);
+                   : store_table_explain(status, "open", name, error, error_bytes);
     }
-    table->opens = 1;
-    list_push_back(&thread->tables, &table->link);
+    handle_add(thread, table);
     *out = table;
     return PANDO_OK;
+}
+
+void store_table_hold(struct store_table *table)
+{
+    pando_assert(table->opens > 0);
+    table->opens++;
 }
 
 void store_table_close(struct store_table *table)
 {
     pando_assert(table->opens > 0);
-    table->opens--; /* stays attached until the thread closes: it will be asked for again */
+    table->opens--; /* stays attached until it is idle: it will be asked for again */
+    if (table->opens > 0 || table->stages > 0 || table->shared != NULL || table->leaving ||
+        atomic_load(&table->active) > 0)
+        return;
+    store_handle_remove(table);
+    free(table);
 }
 
 /* ---- dropping -------------------------------------------------------------------------------- */
@@ -395,24 +289,20 @@ static enum pando_status mark_co(struct store_thread *thread, void *context)
     drop->tried |= status == PANDO_FENCED;
     if (status == PANDO_OK) {
         uint64_t drops;
+        store_finish_add(thread->store, drop->slot, drop->number);
         enum pando_status told = pool_drops_add_co(thread->session, &drops);
         (void)told; /* whoever frees it tells again: this is for the keepers to hear of it now */
     }
     return status;
 }
 
-static enum pando_status look_co(struct store_thread *thread, void *context)
+static enum pando_status check_freed_co(struct store_thread *thread, void *context)
 {
     struct drop *drop = context;
-    struct pool_entry *entries = malloc(POOL_TABLES * sizeof(*entries));
-    if (entries == NULL)
-        return PANDO_NO_MEMORY;
-    enum pando_status status = pool_directory_co(thread->session, entries);
-    if (status == PANDO_OK) {
-        const struct pool_entry *entry = &entries[drop->slot];
-        drop->freed = entry->table != drop->number || !pool_entry_dropping(entry->state);
-    }
-    free(entries);
+    struct pool_entry entry;
+    enum pando_status status = pool_table_read_co(thread->session, drop->slot, &entry);
+    if (status == PANDO_OK)
+        drop->freed = entry.table != drop->number || !pool_entry_dropping(entry.state);
     return status;
 }
 
@@ -423,15 +313,17 @@ enum pando_status store_table_drop_co(struct store_thread *thread, const char *n
         name_ok(name) ? in_session_co(thread, mark_co, &drop) : PANDO_NOT_FOUND;
     uint64_t deadline_ns = rt_now_ns() + DROP_WAIT_NS;
     uint64_t pause_ns = DROP_LOOK_NS;
+    if (status == PANDO_TIMEOUT)
+        status = PANDO_BROKEN; /* the name is not gone, which is what TIMEOUT says */
 
     /* The keeper does the rest. */
-    store_keeper_nudge(thread->store);
+    store_keeper_wake(thread->store);
     while (status == PANDO_OK && !drop.freed) {
         if (rt_now_ns() > deadline_ns)
             return PANDO_TIMEOUT;
-        rt_sleep_co(pause_ns);
+        rt_sleep_co(pause_ns); /* it may be another process that frees it */
         pause_ns = pause_ns < 32 * DROP_LOOK_NS ? pause_ns * 2 : pause_ns;
-        status = in_session_co(thread, look_co, &drop);
+        status = in_session_co(thread, check_freed_co, &drop);
         if (status == PANDO_BROKEN)
             status = PANDO_OK;
     }
@@ -448,27 +340,29 @@ struct listing {
 static enum pando_status list_co(struct store_thread *thread, void *context)
 {
     struct listing *listing = context;
-    return pool_table_list_co(thread->session, listing->entries, &listing->count);
+    return pool_table_list_co(thread->session, &listing->entries, &listing->count);
 }
 
-enum pando_status store_table_list_co(struct store_thread *thread, struct store_table_info *out,
-                                      unsigned capacity, unsigned *count)
+enum pando_status store_table_list_co(struct store_thread *thread, struct store_table_info **out,
+                                      unsigned *count)
 {
-    struct listing listing = {.entries = calloc(POOL_TABLES, sizeof(*listing.entries))};
-    if (listing.entries == NULL)
-        return PANDO_NO_MEMORY;
+    struct listing listing = {0};
     enum pando_status status = in_session_co(thread, list_co, &listing);
-    *count = status == PANDO_OK ? listing.count : 0;
-    for (unsigned i = 0; i < *count && i < capacity; i++) {
+    if (status != PANDO_OK)
+        return status;
+    struct store_table_info *infos = calloc(listing.count + 1ul, sizeof(*infos));
+    for (unsigned i = 0; i < listing.count && infos != NULL; i++) {
         const struct pool_entry *entry = &listing.entries[i];
-        out[i] = (struct store_table_info){
+        infos[i] = (struct store_table_info){
             .number = entry->table, .key_max = entry->key_max, .value_inline = entry->value_inline};
-        snprintf(out[i].name, sizeof(out[i].name), "%.*s", POOL_NAME_MAX - 1, entry->name);
-        snprintf(out[i].engine, sizeof(out[i].engine), "%.*s", POOL_ENGINE_NAME_MAX - 1,
+        snprintf(infos[i].name, sizeof(infos[i].name), "%.*s", POOL_NAME_MAX - 1, entry->name);
+        snprintf(infos[i].engine, sizeof(infos[i].engine), "%.*s", POOL_ENGINE_NAME_MAX - 1,
                  entry->engine);
     }
     free(listing.entries);
-    return status;
+    *out = infos;
+    *count = infos == NULL ? 0 : listing.count;
+    return infos == NULL ? PANDO_NO_MEMORY : PANDO_OK;
 }
 
 struct owners {
@@ -505,19 +399,47 @@ bool store_table_dropped(const struct store_table *table)
     return table->gone || (table->shared != NULL && atomic_load(&table->shared->dropped));
 }
 
+bool store_table_attached(const struct store_table *table)
+{
+    return table->engine != NULL && !store_table_dropped(table);
+}
+
 uint64_t store_table_number(const struct store_table *table)
 {
     return table->number;
 }
 
-const struct engine_shape *store_table_shape(const struct store_table *table)
+const struct store_shape *store_table_shape(const struct store_table *table)
 {
     return &table->shape;
 }
 
-void store_table_stats(const struct store_table *table, struct engine_stats *out)
+void store_table_stats(const struct store_table *table, struct store_stats *out)
 {
-    *out = (struct engine_stats){0};
+    struct engine_stats stats = {0};
     if (table->shared != NULL)
-        engine_stats(table->shared->engine_table, out);
+        engine_stats(table->shared->engine_table, &stats);
+    *out = (struct store_stats){
+        .cache_hits = stats.cache_hits,
+        .cache_misses = stats.cache_misses,
+        .cache_bytes = stats.cache_bytes,
+        .cache_entries = stats.cache_entries,
+        .rereads = stats.rereads,
+        .splits = stats.splits,
+        .merges = stats.merges,
+        .repairs = stats.repairs,
+        .damage = stats.damage,
+        .lock_waits = stats.lock_waits,
+        .handovers = stats.handovers,
+        .forwarded = stats.forwarded,
+        .moves = stats.moves,
+        .offloaded = stats.offloaded,
+        .checkpoints = stats.checkpoints,
+        .log_waits = stats.log_waits,
+    };
+}
+
+void store_stats_add(struct store_stats *sum, const struct store_stats *more)
+{
+    counters_add(sum, more);
 }

@@ -91,8 +91,10 @@ static enum pando_status parse_ports(struct parser *parser, const char *rest, co
     enum pando_status status = parse_places(parser, rest, example);
     for (unsigned i = 0; status == PANDO_OK && i < parser->uri->memory; i++) {
         const char *place = parser->uri->places[i];
-        if (parse_host_port(place, &parts) != PANDO_OK)
-            status = fail(parser, "'%s' is not host:port; use for example %s", place, example);
+        enum pando_status parsed = parse_host_port(place, &parts);
+        if (parsed != PANDO_OK)
+            status = fail(parser, "'%s' %s; use for example %s", place,
+                          parse_host_port_fault(parsed), example);
         else if (parts.port == 0)
             status = fail(parser, "'%s' has port 0; use the port the memory node printed", place);
     }

@@ -6,15 +6,18 @@
 
 #include <stdint.h>
 
+#include "pool/call_fmt.h"
+
 enum store_use {
-    STORE_USE_VALUES, /* long values, in blocks of their own */
-    STORE_USE_NODES,  /* leaves, with keys and short values, and inner nodes */
-    STORE_USE_LOGS,   /* owners' logs and maps */
+    STORE_USE_PAIRS,     /* leaves: keys, short values, and the room that leaves have for more */
+    STORE_USE_VALUES,    /* long values, in blocks of their own */
+    STORE_USE_STRUCTURE, /* inner nodes, above the leaves */
+    STORE_USE_LOGS,      /* owners' logs and maps */
     STORE_USES
 };
 
-/* Of a live block's kind (block_fmt.h). */
-enum store_use store_use_of(uint8_t kind);
+/* Of live blocks of a table. */
+enum store_use store_use_of(const struct pool_usage_table *blocks);
 const char *store_use_name(enum store_use use);
 
 #endif

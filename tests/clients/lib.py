@@ -1,13 +1,19 @@
 """What the client tests share: starting servers, talking RESP to them without any client library."""
+import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+
+BUSY_PART = 0.1  # of the time somebody waited for a processor
+LISTENED_PORTS = (15000, 32000)
 
 
 def skip(reason):
@@ -29,10 +35,89 @@ def need(program, package):
     return found
 
 
+def debian_python(*modules):
+    """The words that start a python3 with Debian's modules; it need not be the first of the path.
+
+    Modules are not looked for beside the program, where this folder's hiredis.py is."""
+    for python in ("/usr/bin/python3", sys.executable):
+        argv = [python, "-I"]
+        found = subprocess.run([*argv, "-c", "import " + ", ".join(modules)], capture_output=True)
+        if found.returncode == 0:
+            return argv
+    skip(f"no python3 with {', '.join(modules)}; Debian's packages are in scripts/deps")
+
+
+def npm_modules(folder, libraries):
+    """The folder of npm's packages, installed there if they are missing."""
+    need("node", "nodejs")
+    need("npm", "npm")
+    modules = folder / "node_modules"
+    if not all((modules / name / "package.json").exists() for name in libraries):
+        folder.mkdir(parents=True, exist_ok=True)
+        wanted = {"private": True, "dependencies": libraries}
+        (folder / "package.json").write_text(json.dumps(wanted))
+        try:
+            done = subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--silent"],
+                                  cwd=folder, timeout=60, capture_output=True, text=True)
+            failed = done.stderr if done.returncode != 0 else None
+        except subprocess.TimeoutExpired:
+            failed = "no end after 60 s"
+        if failed is not None:
+            print(failed)
+            skip(f"npm could not install {', '.join(libraries)}; is there a network?")
+    for name in libraries:
+        print(name, json.loads((modules / name / "package.json").read_text())["version"], flush=True)
+    return modules
+
+
+def run_client(argv, seconds=120, **acts):
+    """Runs a program that uses a server; fails unless it ends with 0.
+
+    Where it prints "DO restart", acts["restart"] is called, and then the program gets a line."""
+    child = subprocess.Popen([str(word) for word in argv], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, text=True)
+    watchdog = threading.Timer(seconds, child.kill)
+    watchdog.start()
+    try:
+        for line in child.stdout:
+            print(line, end="", flush=True)
+            if line.startswith("DO "):
+                acts[line.split()[1]]()
+                child.stdin.write("done\n")
+                child.stdin.flush()
+        if child.wait() != 0:
+            raise RuntimeError(f"{argv[0]} ended with {child.returncode} (-9: after {seconds} s)")
+    finally:
+        watchdog.cancel()
+        child.kill()
+        child.wait()
+
+
+def processor_waits_s():
+    """For how long some process of the machine had to wait for a processor, ever."""
+    try:
+        line = pathlib.Path("/proc/pressure/cpu").read_text().splitlines()[0]
+        return float(line.split("total=")[1]) / 1e6
+    except (OSError, IndexError):
+        return None
+
+
+def was_busy(before, after, seconds):
+    """Whether the machine made processes wait in that time, by two figures of processor_waits_s, and so is no measure."""
+    return before is None or after - before > BUSY_PART * seconds
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Below those that the kernel gives to outgoing connections, which would take it before its server does."""
+    for _ in range(100):
+        port = random.randrange(*LISTENED_PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+    raise RuntimeError("no free port found")
 
 
 class Processes:
@@ -73,12 +158,33 @@ class Processes:
             time.sleep(0.02)
         raise RuntimeError(f"no '{text}' from {child.args}:\n{child.log.read_text(errors='replace')}")
 
-    def start_pando(self, build, *options, pool="embedded:256M", name="pando"):
-        child = self.start([build / "pando", "serve", "--pool", pool, "--listen", "127.0.0.1:0",
-                            *options], name)
-        line = self.wait_for(child, " ready at ")
+    def start_pando(self, build, *options, pool="embedded:256M", name="pando", port=0):
+        child = self.start([build / "pando", "serve", "--pool", pool,
+                            "--listen", f"127.0.0.1:{port}", *options], name)
+        line = self.wait_for(child, " ready at ", 60)
         child.port = int(line.split(" ready at ")[1].split()[0].rstrip(",").rsplit(":", 1)[1])
+        if "tls:" in line:
+            child.tls_port = int(line.split("tls:")[1].split()[0].rstrip(",").rsplit(":", 1)[1])
         return child
+
+    def start_guarded(self, build):
+        """Wants its `password`, and speaks TLS with its `certificate` on its `tls_port`."""
+        password = self.secret("password")
+        certificate, key = self.certificate()
+        child = self.start_pando(build, "--threads", "2", "--password-file", password,
+                                 "--serve-tls", "127.0.0.1:0", "--serve-tls-cert", certificate,
+                                 "--serve-tls-key", key, name="guarded")
+        child.password, child.certificate = password.read_text(), certificate
+        return child
+
+    def certificate(self):
+        """For 127.0.0.1, signed by itself; and its key."""
+        certificate, key = self.directory / "cert.pem", self.directory / "key.pem"
+        subprocess.run([need("openssl", "openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes",
+                        "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=localhost",
+                        "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"],
+                       check=True, capture_output=True)
+        return certificate, key
 
     def start_memory(self, build, *options, name="memory"):
         child = self.start([build / "pando", "memory", *options], name)
@@ -93,6 +199,25 @@ class Processes:
         self.wait_for(child, "Ready to accept connections")
         child.port = port
         return child
+
+    def start_shared(self, build):
+        """A pool and a server's port, and a function that kills the server and starts the next."""
+        secret = self.secret()
+        memory = self.start_memory(build, "--listen", "127.0.0.1:0", "--size", "256M",
+                                   "--secret-file", secret)
+        pool, port, servers = f"tcp:{memory.address}", free_port(), []
+
+        def start():
+            servers.append(self.start_pando(build, "--secret-file", secret, "--threads", "2",
+                                            pool=pool, port=port, name=f"shared{len(servers)}"))
+
+        def restart():
+            servers[-1].kill()
+            servers[-1].wait()
+            start()
+
+        start()
+        return port, restart
 
     def secret(self, name="secret", text=None):
         path = self.directory / name

@@ -1,16 +1,20 @@
 /*
  * The string, expire, scan and keyspace parts of two public client libraries' own behaviour, against a
- * server.   node node_client.js MODULES LIBRARY PORT
+ * server.   node node_client.js MODULES LIBRARY PORT [PASSWORD CERTIFICATE]   (the latter two: TLS)
  */
 'use strict';
 const assert = require('assert');
+const fs = require('fs');
 const path = require('path');
-const [modules, library, port] = process.argv.slice(2);
+const [modules, library, port, password, certificate] = process.argv.slice(2);
+const ca = certificate && fs.readFileSync(certificate);
 
 async function withRedis() {
     const { createClient, RESP_TYPES } = require(path.join(modules, 'redis'));
     for (const RESP of [2, 3]) {
-        const client = createClient({ socket: { port: Number(port), host: '127.0.0.1' }, RESP, name: 'tester' });
+        const client = createClient({
+            socket: { port: Number(port), host: '127.0.0.1', tls: Boolean(ca), ca }, password, RESP, name: 'tester'
+        });
         client.on('error', (error) => { throw error; });
         await client.connect();
         assert.strictEqual(await client.ping(), 'PONG');
@@ -66,6 +70,10 @@ async function withRedis() {
         await client.set(bytes, bytes);
         const typed = client.withTypeMapping({ [RESP_TYPES.BLOB_STRING]: Buffer });
         assert.ok((await typed.get(bytes)).equals(bytes));
+        /* There are no transactions: multi() writes nothing and says so, and the connection goes on. */
+        await assert.rejects(client.multi().set('multi', '1').incr('multi').exec(), /EXECABORT/);
+        assert.strictEqual(await client.get('multi'), null);
+        assert.deepStrictEqual(await client.multi().set('multi', '1').incr('multi').execAsPipeline(), ['OK', 2]);
         assert.strictEqual(await client.clientGetName(), 'tester');
         await client.select(4);
         assert.strictEqual(await client.dbSize(), 0);
@@ -76,7 +84,8 @@ async function withRedis() {
 
 async function withIoredis() {
     const Redis = require(path.join(modules, 'ioredis'));
-    const client = new Redis({ port: Number(port), host: '127.0.0.1', connectionName: 'io', db: 2 });
+    const address = { port: Number(port), host: '127.0.0.1', password, tls: ca && { ca } };
+    const client = new Redis({ ...address, connectionName: 'io', db: 2 });
     await client.flushall();
     assert.strictEqual(await client.set('key', 'value', 'EX', 100), 'OK');
     assert.strictEqual(await client.get('key'), 'value');
@@ -97,6 +106,8 @@ async function withIoredis() {
     const replies = await client.pipeline().incr('n').incr('n').get('n').lpush('a', 'b').exec();
     assert.deepStrictEqual(replies.slice(0, 3), [[null, 1], [null, 2], [null, '2']]);
     assert.match(replies[3][0].message, /unknown command/);
+    await assert.rejects(client.multi().set('multi', '1').incr('multi').exec(), /EXECABORT/);
+    assert.strictEqual(await client.get('multi'), null);
     const many = client.pipeline();
     for (let i = 0; i < 2000; i++) many.set(`scan:${i}`, i);
     await many.exec();
@@ -113,7 +124,7 @@ async function withIoredis() {
     await assert.rejects(client.call('GET'), /wrong number of arguments/);
     /* A connection that is cut comes back by itself, in its database. */
     const id = await client.client('ID');
-    const other = new Redis({ port: Number(port), host: '127.0.0.1' });
+    const other = new Redis(address);
     assert.strictEqual(await other.client('KILL', 'ID', id), 1);
     assert.strictEqual(await client.get('b'), '2');
     assert.strictEqual(await client.quit(), 'OK');

@@ -49,6 +49,12 @@ expect 2 "belong together" "$PANDO" memory --listen 127.0.0.1:0 --tls-cert x --s
 expect 2 "--pool: is required" "$PANDO" shell
 expect 2 "not a pool's name" "$PANDO" shell --pool nonsense
 expect 2 "not host:port" "$PANDO" status --pool tcp:nowhere
+expect 2 "'127.0.0.1:70000' has a port over 65535" "$PANDO" status --pool tcp:127.0.0.1:70000
+expect 2 "listen: '127.0.0.1:65536' has a port over 65535" "$PANDO" memory --listen 127.0.0.1:65536 --secret-file "$SECRET"
+expect 1 "cannot find host 'no-such-host.invalid': .*check the name" \
+    "$PANDO" status --pool tcp:no-such-host.invalid:7000 --secret-file "$SECRET"
+expect 1 "cannot find host 'no-such-host.invalid': .*check the name" \
+    "$PANDO" table list --pool tcp:no-such-host.invalid:7000 --secret-file "$SECRET"
 expect 2 "too small" "$PANDO" shell --pool embedded:1K
 expect 2 "is no operation" "$PANDO" fabric-bench --pool embedded:64M --op increment
 expect 2 "not from 1 to 16384" "$PANDO" fabric-bench --pool embedded:64M --depth 0
@@ -83,9 +89,9 @@ expect 1 "give the same --node and --size" "$PANDO" memory --shm "$PREFIX-a" --s
 FILE=$(find /dev/shm /dev/hugepages -maxdepth 1 -name "pando-$PREFIX-a" 2> /dev/null | head -1) || true
 [[ -n $FILE ]] || fail "the window's file is not where it should be"
 # The window's own version (at 8), then the pool's (behind the magic of its superblock, at 0x8000).
-printf '\x01' | dd of="$FILE" bs=1 seek=8 conv=notrunc status=none
-expect 1 "format version 1, this program has 2; .*contents are untouched: dump .*pando dump.* load " "$PANDO" memory --shm "$PREFIX-a" --size 64M
 printf '\x02' | dd of="$FILE" bs=1 seek=8 conv=notrunc status=none
+expect 1 "format version 2, this program has 3; .*contents are untouched: dump .*pando dump.* load " "$PANDO" memory --shm "$PREFIX-a" --size 64M
+printf '\x03' | dd of="$FILE" bs=1 seek=8 conv=notrunc status=none
 printf '\x63' | dd of="$FILE" bs=1 seek=$((0x8000 + 8)) conv=notrunc status=none
 expect 1 "version.*contents are untouched: dump .*pando dump.* load " "$PANDO" memory --shm "$PREFIX-a" --size 64M
 
@@ -94,7 +100,7 @@ expect 1 "version.*contents are untouched: dump .*pando dump.* load " "$PANDO" m
 cp "$SECRET" "$DIR/public" && chmod 644 "$DIR/public"
 for command in "shell -c help" status "fabric-bench --seconds 0.1"; do
     # shellcheck disable=SC2086
-    expect 1 "refused; give the memory node's own secret" \
+    expect 1 "wrong secret: it does not know the one of --secret-file" \
         "$PANDO" $command --pool "tcp:$ADDRESS" --secret-file "$DIR/other"
 done
 expect 1 "others may read it" "$PANDO" shell --pool "tcp:$ADDRESS" --secret-file "$DIR/public"

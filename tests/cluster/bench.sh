@@ -75,6 +75,7 @@ bench "${DEX[@]}" --workload dex-write-intensive --seconds 0.06 --join-at 0.02
 expect "len(d['series']['mops']) == 60 and min(d['series']['mops']) > 0"
 expect "sum(d['series']['mops'][50:]) > 1.2 * sum(d['series']['mops'][5:15])"
 bench "${DEX[@]}" --engine p-sherman --workload insert-intensive
+expect "d['with'] == 'alone' and d['without'] == ''"
 expect "d['routed'] is True and d['per_op']['memory']['atomics'] < 0.05 and d['not_found'] == 0"
 expect "d['per_op']['memory']['reads'] < 1.1"
 bench "${DEX[@]}" --engine p-sherman --workload update
@@ -123,6 +124,24 @@ run "$PANDO" "${SHARED[@]}" --json "$DIR/second.json"
 run "$PANDO" bench --pool "shm:$PREFIX" "${SMALL[@]}" --ops 100
 [[ $RC == 0 ]] || fail "the name of the table was not given back: $ERR"
 
+# --- a memory node that dies is not waited for again by each block that it has ---
+start_memory gone --shm "$PREFIX-gone" --size 256M
+GONE=$PID
+start orphan "$PANDO" bench --pool "shm:$PREFIX-gone" --records 200000 --seconds 10
+ORPHAN=$PID
+# 24 grants of memory for the table, 26 for the blocks of the limit.
+grants() {
+    "$PANDO" status --pool "shm:$PREFIX-gone" | sed -n 's/.*; \([0-9]*\) grants,.*/\1/p'
+}
+until [[ $(grants) -gt 45 ]]; do
+    kill -0 "$ORPHAN" || fail "the benchmark ended: $(cat "$DIR/orphan.err")"
+    sleep 0.05
+done
+kill -KILL "$GONE"
+RC=0
+wait "$ORPHAN" || RC=$?
+[[ $RC == 1 ]] || fail "exit status $RC without a memory node: $(cat "$DIR/orphan.err")"
+
 # --- wrong options ---
 refuse() {
     local pattern=$1
@@ -157,6 +176,12 @@ refuse "sherman has no technique 'writeunlock'; it has combine, .*, merge$" --po
     --without writeunlock
 refuse "locks has no technique 'frob'; it has onchip, .*, writeunlock$" --pool embedded:64M --workload locks \
     --without frob
+refuse "--without: '+offload-only' switches something on; use --with offload-only$" --pool embedded:64M \
+    --without log,+offload-only
+refuse "--with: 'cache' is on anyway; --without switches it off$" --pool embedded:64M --with cache
+refuse "--with: dex has no technique 'alone' to switch on; it has offload-leaves, .*, join-eagerly$" \
+    --pool embedded:64M --with alone
+refuse "--with: the workload locks has nothing to switch on$" --pool embedded:64M --workload locks --with alone
 bench --pool sim:compute=2,memory=1 --workload locks --seconds 0.001 --threads 2 \
     --without onchip,hierarchical,queue,handover,backoff,writeunlock
 expect "d['per_op']['memory']['writes'] == 0 and d['per_op']['memory']['atomics'] >= 1.9"

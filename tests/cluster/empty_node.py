@@ -1,22 +1,28 @@
 #!/usr/bin/env python3
 """A memory node that comes back empty is not taken for its former self: clients that are connected get errors,
-others are refused with the steps, and with the former window everything that was acknowledged is there again.
+others are refused with the steps, the node says so in its own log, and with the former window everything that was
+acknowledged is there again.
 One that is replaced on purpose costs the tables that had memory there, and nothing else.
 
 empty_node.py BUILD
 """
 import concurrent.futures
+import datetime
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
+import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "clients"))
 import lib  # noqa: E402
 
 KEYS = 400
 PROBES = 24
+REFUSED = "refused a client that expects another window"
+MINUTE = datetime.timedelta(seconds=60)
 
 
 class Pool:
@@ -25,7 +31,7 @@ class Pool:
     def __init__(self, processes, build, fabric):
         self.processes, self.build = processes, build
         self.names = [f"test-{os.getpid()}-{fabric}-{node}" for node in range(2)]
-        self.options = [["--shm", name, "--size", "256M"] for name in self.names]
+        self.options = [["--shm", name, "--size", "256M", "--metrics", "127.0.0.1:0"] for name in self.names]
         self.uri, self.client = "shm:" + ",".join(self.names), []
         if fabric == "tcp":
             secret = str(processes.secret())
@@ -46,6 +52,22 @@ class Pool:
 
     def file(self, node):
         return pathlib.Path(f"/dev/shm/pando-{self.names[node]}")
+
+    def metric(self, node, pattern):
+        """What the pattern's group matches in the metrics of a node."""
+        ready = self.processes.wait_for(self.nodes[node], "metrics at ")
+        address = re.search(r"metrics at ([0-9.:]+)", ready).group(1)
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as reply:
+            return re.search(pattern, reply.read().decode()).group(1)
+
+    def window(self, node):
+        return int(self.metric(node, r'pando_memory_window_info{id="([0-9a-f]+)"}'), 16)
+
+    def refusals(self, node):
+        """How many clients it refused, and its lines about that."""
+        count = int(self.metric(node, r"pando_memory_window_refusals_total (\d+)"))
+        lines = self.nodes[node].log.read_text(errors="replace").splitlines()
+        return count, [line for line in lines if REFUSED in line]
 
     def pando(self, *words):
         """A command that joins the pool: its exit status and what it said."""
@@ -78,6 +100,26 @@ def missing(port, keys):
     return [key for key in keys if call("get", key) != (key * 40).encode()]
 
 
+def check_refusals(pool, lost):
+    """Node 1, which is empty, has refused clients again and again, and has told of it once a minute."""
+    end = time.monotonic() + 60
+    while (count := pool.refusals(1)[0]) == 0:
+        assert time.monotonic() < end, "the server was not refused by the empty node itself"
+        time.sleep(0.1)
+    for _ in range(3):
+        status, said = pool.pando("table", "list")
+        assert status == 1 and "memory node 1 has come back empty" in said and "--replace 1" in said, said
+    more, lines = pool.refusals(1)
+    assert more >= count + 3, "who joins was not refused by the empty node itself"
+    assert lines, "the empty node says nothing of its refusals"
+    times = [datetime.datetime.fromisoformat(line.split()[0].rstrip("Z")) for line in lines]
+    assert all(after - before >= MINUTE for before, after in zip(times, times[1:])), lines
+    for text in ("level=error", "this one is empty", "What memory node 1 held is lost unless",
+                 "`pando memory --replace 1`", f"asked=0x{lost:x} ", f"window=0x{pool.window(1):x} "):
+        assert text in lines[0], (text, lines[0])
+    print(f"{more} refusals, {len(lines)} line in the node's log", flush=True)
+
+
 def run(build, fabric, engine):
     with lib.Processes() as processes:
         pool = Pool(processes, build, fabric)
@@ -95,7 +137,7 @@ def steps(processes, pool, build, engine):
     stored = [f"key{number}" for number in range(KEYS)]
     fill(server.port, stored)
 
-    saved = pool.file(1).with_suffix(".saved")
+    saved, window = pool.file(1).with_suffix(".saved"), pool.window(1)
     pool.kill(1)
     pool.file(1).rename(saved)
     pool.nodes[1] = pool.start(1)
@@ -103,8 +145,7 @@ def steps(processes, pool, build, engine):
     acknowledged = attempts(server.port, probes)
     # Some need nothing of that node: what was acknowledged has to be there at the end, however many.
     print(f"{len(acknowledged)} of {len(probes)} SETs acknowledged without the memory node", flush=True)
-    status, said = pool.pando("table", "list")
-    assert status == 1 and "memory node 1 has come back empty" in said and "--replace 1" in said, said
+    check_refusals(pool, window)
 
     pool.kill(1)
     saved.rename(pool.file(1))
@@ -112,6 +153,7 @@ def steps(processes, pool, build, engine):
     assert len(attempts(server.port, stored[:PROBES])) == PROBES, "it does not go on with its former window"
     lost = missing(server.port, stored + acknowledged)
     assert not lost, f"{len(lost)} keys lost, {lost[:5]}"
+    assert pool.refusals(1) == (0, []), pool.refusals(1)
     replace(pool, server, stored)
 
 
@@ -137,6 +179,7 @@ def replace(pool, server, stored):
         assert time.monotonic() < end, said
         time.sleep(0.2)
     sound = [small for small in smalls if pool.pando("table", "verify", small)[0] == 0]
+    assert not pool.refusals(1)[1], pool.refusals(1)  # it was told, and does not ask for the lost one
     assert 0 < len(sound) < len(smalls), f"{len(sound)} of {len(smalls)} small tables are sound"
     status, said = pool.pando("table", "verify", "db0")
     assert "'db0' is damaged: what it had on memory node 1 is lost" in said, said

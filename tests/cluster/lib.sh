@@ -31,6 +31,24 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 1' INT TERM HUP
 
+# Begins the test anew with a /dev/shm of its own, if that can be had: in the machine's the files of others come and
+# go. Call it first, with the test's arguments.
+own_shm() {
+    local as=()
+    [[ -z ${OWN_SHM:-} ]] || return 0
+    ((EUID == 0)) || as=(--map-root-user)
+    unshare "${as[@]}" --mount mount -t tmpfs tmpfs /dev/shm 2> /dev/null || return 0
+    rm -rf "$DIR"
+    OWN_SHM=yes exec unshare "${as[@]}" --mount \
+        bash -c 'mount -t tmpfs tmpfs /dev/shm && exec bash "$@"' bash "$0" "$@"
+}
+
+# Of what has ended nothing lies in /dev/shm.
+nothing_in_shm() {
+    [[ -n ${OWN_SHM:-} ]] || { echo "/dev/shm was not looked at: no mount namespace to be had"; return 0; }
+    [[ -z $(ls -A /dev/shm) ]] || fail "$1 left in /dev/shm: $(ls -A /dev/shm)"
+}
+
 fail() {
     echo "FAILED: $*"
     exit 1

@@ -4,7 +4,7 @@
 source "$(dirname "$0")/lib.sh"
 
 free_port() {
-    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+    PYTHONPATH=$(dirname "$0")/../clients python3 -c 'import lib; print(lib.free_port())'
 }
 
 # --- over tcp, on a named window ---

@@ -10,7 +10,8 @@
  *   cluster_peer_client LOCATION SECRET knock NODE
  *       connects there as a stranger; prints the status
  *
- * PEER_CLIENT_CA, PEER_CLIENT_CERT, PEER_CLIENT_KEY: files for TLS.
+ * PEER_CLIENT_CA, PEER_CLIENT_CERT, PEER_CLIENT_KEY: files for TLS. PEER_CLIENT_REQUIRE_TLS: knocks with TLS
+ * on loopback, too.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -70,7 +71,7 @@ static void answer_co(struct client *client)
     struct fabric_identity identity = pool_identity(client->pool);
     printf("member %u incarnation %u at %s\n", identity.member, identity.incarnation,
            fabric_location(pool_fabric(client->pool)));
-    if (rt_offload_co(read_to_end, NULL) != PANDO_OK || pool_fenced(client->pool))
+    if (rt_blocking_co(read_to_end, NULL) != PANDO_OK || pool_fenced(client->pool))
         client->result = 1;
 }
 
@@ -138,7 +139,7 @@ static void session_co(struct client *client)
         members_co(client);
     else
         call_co(client);
-    pool_answer_no_more_co(client->pool, TABLE);
+    pool_answer_stop_co(client->pool, TABLE);
 }
 
 static void main_co(void *context, const struct env_place *place)
@@ -180,7 +181,11 @@ static void knock_main(void *arg)
 
 static int knock(char **argv)
 {
-    struct fabric_tcp_options options = {.node = FABRIC_NODE_UNKNOWN, .secret_file = argv[2]};
+    struct fabric_socket_options options = {
+        .node = FABRIC_NODE_UNKNOWN,
+        .secret_file = argv[2],
+        .tls = {.required = getenv("PEER_CLIENT_REQUIRE_TLS") != NULL},
+    };
     struct knock knock = {.node = (uint16_t)strtoul(argv[4], NULL, 0)};
     struct rt_thread *thread;
     char error[256] = "";
@@ -214,7 +219,6 @@ int main(int argc, char **argv)
     struct env_options options = {
         .uri = argv[1],
         .secret_file = argv[2],
-        .tls = getenv("PEER_CLIENT_CA") != NULL,
         .tls_ca = getenv("PEER_CLIENT_CA"),
         .tls_cert = getenv("PEER_CLIENT_CERT"),
         .tls_key = getenv("PEER_CLIENT_KEY"),

@@ -166,7 +166,7 @@ def check_free(text):
             except OSError:
                 print(f"SKIP: no namespaces here, and port {port} is in use")
                 sys.exit(77)
-    for name in set(re.findall(r"--shm (\w+)", text)):
+    for name in set(re.findall(r"--shm ([\w-]+)", text)):
         if pathlib.Path("/dev/shm", f"pando-{name}").exists():
             print(f"SKIP: no namespaces here, and /dev/shm/pando-{name} is somebody's")
             sys.exit(77)
@@ -310,6 +310,10 @@ def main():
             failed = run_session(session, work, environment(pathlib.Path(name), build, tools))
         if failed:
             print(f"FAILED: README.md:{failed[0]}: {failed[1]}")
+            return 1
+        left = [path.name for path in pathlib.Path("/dev/shm").glob("pando-demo*")] if INSIDE in os.environ else []
+        if left:
+            print(f"FAILED: README.md: {session.title}: its commands leave {left} in /dev/shm")
             return 1
     print(f"readme: {count} command lines of {len(sessions)} sections: ok")
     return 0

@@ -3,6 +3,7 @@
 serving everybody else."""
 import os
 import pathlib
+import re
 import socket
 import ssl
 import subprocess
@@ -14,6 +15,7 @@ import lib  # noqa: E402
 
 BUILD = lib.build_directory()
 CHECKS = 0
+TABLES_OF_64M = (64 << 20) // (32 << 10)  # each 32 KiB of node 0 has room for one
 
 
 def expect(what, found, wanted):
@@ -78,6 +80,71 @@ def protocol(port):
         expect(f"closed after {sent[:40]!r}", closed, closes)
 
 
+def unheard(peer, data):
+    """What a client is told until the server closes, or does not."""
+    peer.settimeout(10)
+    said = b""
+    try:
+        peer.sendall(data)
+        while piece := peer.recv(65536):
+            said += piece
+    except (ConnectionResetError, BrokenPipeError):
+        pass
+    except socket.timeout:
+        said += b" (not closed)"
+    return said
+
+
+def web_pages(port, log, call, wrap=lambda raw: raw, before=b""):
+    """A page that has a browser send lines to the server's port changes nothing: the connection ends at the first
+    word that only HTTP has, without a reply to it, and what came behind it is not run."""
+    expect("log level", call("config", "set", "loglevel", "warning"), "OK")
+    pwned = b"SET pwned 1\r\nSET pwned:2 1\r\n" + call.encode("set", "pwned:3", "1")
+    headers = b"Host: 127.0.0.1:6380\r\nContent-Length: 100\r\nOrigin: http://example.org\r\n\r\n"
+    for begin in (b"POST / HTTP/1.1\r\n" + headers, b"post / HTTP/1.1\r\n", b"PUT / HTTP/1.1\r\n" + headers,
+                  b"GET / HTTP/1.1\r\n" + headers, b"hOsT: x\r\n", call.encode("POST", "/"), call.encode("host:"),
+                  b"MULTI\r\nPOST / HTTP/1.1\r\n", b"CLIENT REPLY OFF\r\nPOST / HTTP/1.1\r\n",
+                  b"GET a\r\nGET b\r\nGET c\r\nPOST / HTTP/1.1\r\n"):
+        said = unheard(wrap(socket.create_connection(("127.0.0.1", port))), before + begin + pwned)
+        expect(f"keys set after {begin[:40]!r}", call("exists", "pwned", "pwned:2", "pwned:3"), 0)
+        expect(f"reply to {begin[:40]!r}", b"post" in said.lower() or b"host:" in said.lower(), False)
+        expect(f"closed after {begin[:40]!r}", b"not closed" in said, False)
+    # What came before it in packets of its own was answered; and the page's lines may come later.
+    first = lib.Connection(port, wrap=wrap)
+    first.socket.sendall(before + b"SET page a\r\nGET page\r\n")
+    expect("before it", [first.read() for _ in range(before.count(b"\n") + 2)][-1], b"a")
+    first.send("multi")
+    expect("before it", first.read(), "OK")
+    expect("the end", unheard(first.socket, b"POST / HTTP/1.1\r\n"), b"")
+    expect("others", (call("get", "page"), call("del", "page")), (b"a", 1))
+    expect("in the log", "client closed: it speaks HTTP" in log.read_text(), True)
+    expect("no command", error_of(call, "host", "x"), "ERR unknown command 'host', with args beginning with: 'x' ")
+    expect("no command", error_of(call, "posts"), "ERR unknown command 'posts', with args beginning with: ")
+
+
+def web_pages_everywhere(processes):
+    """Also before a password is given, over TLS, and where commands of a connection overlap (a pool on tcp)."""
+    guarded = processes.start_guarded(BUILD)
+    call = lib.Connection(guarded.port)
+    expect("in", call("auth", guarded.password), "OK")
+    context = ssl.create_default_context(cafile=guarded.certificate)
+    wrap = lambda raw: context.wrap_socket(raw, server_hostname="127.0.0.1")  # noqa: E731
+    auth = b"AUTH %s\r\n" % guarded.password.encode()
+    web_pages(guarded.tls_port, guarded.log, call, wrap, auth)
+    for port, wrapped in ((guarded.port, lambda raw: raw), (guarded.tls_port, wrap)):
+        for begin in (b"POST / HTTP/1.1\r\n", b"Host: x\r\n", call.encode("post")):
+            said = unheard(wrapped(socket.create_connection(("127.0.0.1", port))), begin + auth + b"SET pwned 1\r\n")
+            expect(f"before the password: {begin!r}", (said, call("exists", "pwned")), (b"", 0))
+    secret = processes.secret("secret-web")
+    memory = processes.start_memory(BUILD, "--listen", "127.0.0.1:0", "--size", "64M", "--secret-file", secret,
+                                    name="memory-web")
+    server = processes.start_pando(BUILD, "--secret-file", secret, pool=f"tcp:{memory.address}", name="web")
+    web_pages(server.port, server.log, lib.Connection(server.port))
+    for child in (guarded, server, memory):
+        child.terminate()
+        child.wait(20)
+
+
 def values(call):
     expect("key of 1024 bytes", call("set", b"k" * 1024, "v"), "OK")
     expect("key of 1025 bytes", error_of(call, "set", b"k" * 1025, "v"),
@@ -97,13 +164,13 @@ def values(call):
     large = os.urandom(1 << 20) * 15
     expect("15 MB", call("set", "large", large), "OK")
     expect("15 MB", call("get", "large") == large, True)
-    expect("15 MB and 2 more", error_of(call, "append", "large", large),
-           "ERR string exceeds maximum allowed size (proto-max-bulk-len)")
-    expect("still there", call("strlen", "large"), len(large))
+    expect("15 MB and as many", call("append", "large", large), 2 * len(large))
+    expect("all there", call("strlen", "large"), 2 * len(large))
     expect("setrange far away", error_of(call, "setrange", "large", 536870912, "x"),
            "ERR string exceeds maximum allowed size (proto-max-bulk-len)")
-    expect("just too large", error_of(call, "set", "large", b"x" * (16 << 20)),
-           "ERR string exceeds maximum allowed size (proto-max-bulk-len)")
+    expect("a long value as a number", error_of(call, "incr", "large"), "ERR value is not an integer or out of range")
+    expect("a long old value", error_of(call, "getdel", "large"),
+           "ERR 'getdel' takes no old values of more than 16777216 bytes")
     call("del", "large", "binary")
     call("set", "n", "9223372036854775807")
     expect("overflow", error_of(call, "incr", "n"), "ERR increment or decrement would overflow")
@@ -122,7 +189,7 @@ def ranges(call):
     expect("engine", error_of(call, "ri.create", "other", "engine", "nosuch")[:33], "ERR no engine is called 'nosuch';")
     expect("key max", error_of(call, "ri.create", "other", "keymax", "5000"), "ERR KEYMAX is not from 1 to 1024")
     expect("no index", error_of(call, "ri.get", "nosuch", "a"),
-           "ERR no such index 'nosuch': make it with RI.CREATE")
+           "ERR no such index 'nosuch': it was dropped, or never made; make it with RI.CREATE")
     expect("long key", error_of(call, "ri.set", "idx", "k" * 33, "v"),
            "ERR key of 33 bytes: this index has keys of at most 32")
     expect("name", error_of(call, "ri.create", "a b")[:22], "ERR invalid index name")
@@ -159,7 +226,7 @@ def ranges(call):
 
 def drop_index(call):
     expect("drop", call("ri.drop", "idx"), 1)
-    expect("gone", error_of(call, "ri.get", "idx", "k07"), "ERR no such index 'idx': make it with RI.CREATE")
+    expect("gone", error_of(call, "ri.get", "idx", "k07"), "ERR no such index 'idx': it was dropped, or never made; make it with RI.CREATE")
     expect("drop again", call("ri.drop", "idx"), 0)
     expect("a new one", call("ri.create", "idx"), "OK")
     expect("it is empty", call("ri.len", "idx"), 0)
@@ -241,8 +308,10 @@ def passwords(processes):
     expect("readonly", call("auth", "readonly", "just looking around"), "OK")
     expect("may read", call("get", "a"), b"1")
     denied = "NOPERM this user has no permissions to run the '%s' command"
-    for words in (["set", "a", "2"], ["flushdb"], ["del", "a"], ["ri.create", "x"], ["getdel", "a"], ["config", "get", "*"]):
+    for words in (["set", "a", "2"], ["flushdb"], ["del", "a"], ["ri.create", "x"], ["getdel", "a"]):
         expect(words, error_of(call, *words), denied % words[0])
+    expect("config", error_of(call, "config", "get", "*"), denied % "config|get")
+    expect("kill", error_of(call, "client", "kill", "127.0.0.1:1"), denied % "client|kill")
     expect("unchanged", call("get", "a"), b"1")
     expect("hello", call("hello", "3", "auth", "default", "correct horse battery staple", "setname", "me")[b"proto"], 3)
     expect("name", call("client", "getname"), b"me")
@@ -283,8 +352,13 @@ def tls(processes):
 def limits(processes):
     server = processes.start_pando(BUILD, "--max-clients", "20", "--output-limit", "1M", "--stalled-timeout", "1s",
                                    name="limits")
-    clients = [lib.Connection(server.port) for _ in range(20)]
+    clients = [lib.Connection(server.port) for _ in range(19)]
+    expect("19 clients", [client("ping") for client in clients], ["PONG"] * 19)
+    silent = lib.Connection(server.port)
+    time.sleep(0.1)
+    clients.append(lib.Connection(server.port))
     expect("the 20th", clients[-1]("ping"), "PONG")
+    expect("who said nothing had its place", silent.file.read(), b"")
     said, closed = talk(server.port, b"PING\r\n")
     expect("the 21st", (said, closed), (b"-ERR max number of clients reached\r\n", True))
     for client in clients[1:]:
@@ -328,13 +402,93 @@ def pool_full(processes):
         if not error.startswith("no error"):
             break
         stored += 1
-    expect("full", error, "OOM the pool is full: delete keys, or add memory to it")
+    expect("full", error, "OOM the pool is full: delete keys or drop indexes; more room takes a larger pool (dump, load)")
     expect("all that was acknowledged is there", all(call("strlen", f"key{i}") == 40000 for i in range(stored)), True)
     expect("delete", call("del", *[f"key{i}" for i in range(stored // 2)]), stored // 2)
     end = time.monotonic() + 30
     while time.monotonic() < end and not error_of(call, "set", "again", os.urandom(40000)).startswith("no error"):
         time.sleep(0.2)  # freed memory is used again when nobody can be reading it any more
     expect("room again", call("strlen", "again"), 40000)
+    expect("larger than the pool", error_of(call, "set", "huge", bytes(100 << 20))[:20], "OOM the pool is full")
+    expect("nothing of it", call("exists", "huge"), 0)
+
+
+def larger_than_the_pool(processes, engine):
+    """A value that the pool could not hold if it were empty is refused at once: it takes no room from others."""
+    server = processes.start_pando(BUILD, "--engine", engine, pool="embedded:64M", name=f"larger-{engine}")
+    upload, call = (lib.Connection(server.port, timeout=60) for _ in range(2))
+    piece, pieces, each, value = bytes(1 << 20), 100, 10, os.urandom(10000)
+    upload.socket.sendall(b"*3\r\n$3\r\nSET\r\n$4\r\nhuge\r\n$%d\r\n" % (pieces * len(piece)))
+    for number in range(pieces):
+        upload.socket.sendall(piece)
+        for other in range(each):
+            expect(f"a value beside MiB {number} of the upload",
+                   error_of(call, "set", f"beside{number}-{other}", value), "no error: 'OK'")
+    upload.socket.sendall(b"\r\n")
+    expect("larger than the pool", error_of(upload.read)[:20], "OOM the pool is full")
+    for number in range(300):
+        expect("a value after the upload", error_of(call, "set", f"after{number}", value), "no error: 'OK'")
+    expect("nothing of it", call("exists", "huge"), 0)
+
+
+def no_room_for_a_table(processes):
+    """No node of the pool has memory for one more table: one line that names it, and the rest goes on."""
+    secret = processes.secret("secret-full")
+    memory = processes.start_memory(BUILD, "--listen", "127.0.0.1:0", "--size", "64M", "--secret-file", secret, name="memory-full")
+    pool = [f"tcp:{memory.address}", "--secret-file", secret]
+    server = processes.start_pando(BUILD, *pool[1:], pool=pool[0], name="full-tables")
+    call = lib.Connection(server.port, timeout=60)
+    stored = {}
+    for size in (40000, 4000, 400, 40):
+        stored[size] = 0
+        while error_of(call, "set", f"key{size}-{stored[size]}", bytes(size)).startswith("no error"):
+            stored[size] += 1
+            expect("a pool of 64 MiB is full at some time", stored[size] * size < 64 << 20, True)
+    for number in range(1000):
+        said = error_of(call, "ri.create", f"late{number}")
+        if not said.startswith("no error"):
+            break
+    expect("ri.create", said, f"OOM cannot create the table 'ri:late{number}': pool is full")
+    done = subprocess.run([BUILD / "pando", "table", "create", "later", "--pool", *pool], capture_output=True, text=True, timeout=60)
+    print(done.stderr.strip())
+    expect("table create", (done.returncode, done.stdout, len(done.stderr.splitlines())), (1, "", 1))
+    expect("table create", "'later'" in done.stderr and "pool is full" in done.stderr, True)
+    expect("get", call("get", "key40000-0"), bytes(40000))
+    expect("del", call("del", *[f"key40000-{number}" for number in range(stored[40000] // 2)]), stored[40000] // 2)
+    end = time.monotonic() + 30
+    while (said := error_of(call, "ri.create", "again")).startswith("OOM") and time.monotonic() < end:
+        time.sleep(0.1)  # what was freed may be read by others for a while
+    expect("room again", said, "no error: 'OK'")
+    expect("it is of use", (call("ri.set", "again", "a", "1"), call("ri.get", "again", "a")), ("OK", b"1"))
+
+
+def too_many_indexes(processes):
+    server = processes.start_pando(BUILD, pool="embedded:64M", name="indexes")
+    call = lib.Connection(server.port, timeout=60)
+    expect("a key", call("set", "key", "1"), "OK")
+    errors, created = [], 0
+    while not errors and created < 10000:
+        names = [f"i{created + n}" for n in range(100)]
+        # The smallest there are: the directory is full before the memory is.
+        call.socket.sendall(b"".join(call.encode("ri.create", name, "keymax", "8", "inline", "8") for name in names))
+        replies = [lib.parse_some(call.read_raw())[0] for _ in names]
+        errors = [str(reply) for reply in replies if reply != "OK"]
+        created += len(names) - len(errors)
+    print(f"after {created} indexes: {errors[0]}")
+    said = re.fullmatch(r"OOM cannot create the table 'ri:(i\d+)': the pool has (\d+) tables, and room for no more; drop some",
+                        errors[0])
+    expect("one line that says so", said is not None, True)
+    expect("which it is", said[1], f"i{created}")
+    expect("tables", int(said[2]), TABLES_OF_64M)
+    # A database is two tables, and the servers' cursors are in one.
+    expect("indexes", TABLES_OF_64M - 4 <= created <= TABLES_OF_64M - 2, True)
+    expect("the others", (call("get", "key"), call("ri.set", "i0", "a", "1"), call("ri.get", "i0", "a")),
+           (b"1", "OK", b"1"))
+    expect("drop", call("ri.drop", "i0"), 1)
+    end = time.monotonic() + 30
+    while (said := error_of(call, "ri.create", "again")).startswith("OOM") and time.monotonic() < end:
+        time.sleep(0.1)
+    expect("room again", said.startswith("no error"), True)
 
 
 def kills(processes):
@@ -370,6 +524,8 @@ def main():
         server = processes.start_pando(BUILD)
         call = lib.Connection(server.port)
         protocol(server.port)
+        web_pages(server.port, server.log, call)
+        web_pages_everywhere(processes)
         values(call)
         ranges(call)
         try:
@@ -383,6 +539,10 @@ def main():
         tls(processes)
         limits(processes)
         pool_full(processes)
+        for engine in ("sherman", "dex"):
+            larger_than_the_pool(processes, engine)
+        no_room_for_a_table(processes)
+        too_many_indexes(processes)
         kills(processes)
         expect("the first server", call("ping"), "PONG")
         server.terminate()

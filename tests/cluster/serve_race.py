@@ -86,7 +86,7 @@ def sharing(servers):
         b("ri.get", "shared", "k")
         raise AssertionError("a dropped index was read")
     except lib.Error as error:
-        expect("dropped elsewhere", str(error), "ERR no such index 'shared': make it with RI.CREATE")
+        expect("dropped elsewhere", str(error), "ERR no such index 'shared': it was dropped, or never made; make it with RI.CREATE")
     expect("a new one", b("ri.create", "shared"), "OK")
     expect("empty", a("ri.get", "shared", "k"), None)
     expect("a value", b("ri.set", "shared", "k", "new"), "OK")

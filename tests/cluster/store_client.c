@@ -47,7 +47,7 @@ static bool mode(const char *name)
 static enum pando_status put_co(struct store_table *table, uint64_t number)
 {
     uint64_t key = __builtin_bswap64(number), value = ~number;
-    return store_put_co(table, slice_of(&key, 8), slice_of(&value, 8), ENGINE_UPSERT);
+    return store_put_co(table, slice_of(&key, 8), slice_of(&value, 8), STORE_UPSERT);
 }
 
 /* A process that got no processor for a lease is taken for dead, joins anew, and does not know what became of its
@@ -145,14 +145,14 @@ static void use_co(struct store_table *table)
     printf("dropped after %" PRIu64 " operations\n", done);
 }
 
-static struct engine_change hold_change(void *context, const struct slice *old)
+static struct store_change hold_change(void *context, const struct slice *old)
 {
     (void)context;
     (void)old;
     printf("holding\n");
     usleep(400 * 1000); /* less than what makes a process look hung */
     printf("held\n");
-    return (struct engine_change){.what = ENGINE_KEEP};
+    return (struct store_change){.what = STORE_KEEP};
 }
 
 static void hold_co(struct store_table *table)
@@ -189,7 +189,7 @@ static void on_pool_co(struct store_thread *thread)
 {
     char error[256] = "";
     if (mode("create")) {
-        struct engine_shape shape = {.key_max = 64, .value_inline = 64};
+        struct store_shape shape = {.key_max = 64, .value_inline = 64};
         enum pando_status status =
             store_table_create_co(thread, client.table, NULL, &shape, error, sizeof(error));
         if (status != PANDO_OK)

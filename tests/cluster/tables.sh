@@ -36,6 +36,28 @@ expect 0 '^users: nothing to do' table spread users --pool "$POOL"
 expect 1 'pando table list' table spread nonesuch --pool "$POOL"
 expect 1 'there is: dex, sherman' table create strange --pool "$POOL" --engine strange
 expect 0 '"name":"users".*"owners":\[' table list --pool "$POOL" --json -
+# JSON alone, on stdout and with nothing beside it.
+run "$PANDO" status --pool "$POOL" --json -
+[[ $RC == 0 && -z $ERR ]] || fail "status --json - says besides: $RC: $ERR"
+python3 -c 'import json, sys; assert json.load(sys.stdin)["tables"]' <<< "$OUT" || fail "status --json - is no JSON: $OUT"
+# A name is shown so that a terminal does not obey it, and a program that reads lines finds no other name.
+STRANGE=$'a\e[2J\n\x01\x7f\xff\xc2\x9bz' KNOWN=$'zw\xc3\xb6lf'
+for name in "$STRANGE" "$KNOWN"; do expect 0 '^created' table create "$name" --pool "$POOL"; done
+SHOWN='a\\x1b\[2J\\x0a\\x01\\x7f\\xff\\xc2\\x9bz'
+expect 0 "^$SHOWN  *[a-z]*  *[0-9.]* " table list --pool "$POOL"
+expect 0 "^$KNOWN  *[a-z]*  *[0-9.]* " table list --pool "$POOL"
+expect 0 "^$SHOWN: sound: 0 pairs" table verify --pool "$POOL"
+expect 0 "^$SHOWN: 0 pairs" backup create "$DIR/strange" --pool "$POOL"
+expect 1 "'$SHOWN'.* exists already" table create "$STRANGE" --pool "$POOL"
+expect 0 "^$KNOWN$" table list --names --pool "$POOL"
+! grep -q 2J <<< "$OUT" || fail "names to type: $OUT"
+expect 0 '^  a[?]\[2J[?]' top --once --tables --pool "$POOL"
+expect 0 '"a\\u001b\[2J' table list --json - --pool "$POOL"
+for command in "table list" "table verify" "top --once --tables"; do
+    run "$PANDO" $command --pool "$POOL"
+    ! grep -q $'[\x01-\x08\x0b-\x1f\x7f]' <<< "$OUT$ERR" || fail "control characters from $command: $OUT$ERR"
+done
+for name in "$STRANGE" "$KNOWN"; do expect 0 '^dropped' table drop "$name" --pool "$POOL"; done
 expect 1 'there is no table' table drop nonesuch --pool "$POOL"
 expect 0 '^created gone' table create gone --pool "$POOL"
 expect 0 '^dropped gone' table drop gone --pool "$POOL"

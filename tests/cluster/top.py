@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""pando top: what it prints is true, the screen fits a terminal of 80 by 24 and a smaller one, and the
-terminal is left as it was, whichever way it ends."""
+"""pando top: what it prints is true, the screens fit a terminal of 80 by 24 and a smaller one, keys change
+them, colours and characters are those that the terminal is said to know, and the terminal is left as it was,
+whichever way it ends."""
 import fcntl
 import os
 import pathlib
@@ -18,6 +19,7 @@ import time
 
 PANDO = str(pathlib.Path(sys.argv[1]).resolve() / "pando")
 PREFIX = f"test-{os.getpid()}"
+TRIES = 20
 started = []
 
 
@@ -61,26 +63,32 @@ def once(*arguments):
     return done.returncode, done.stdout, done.stderr
 
 
-def test_once(pool, metrics):
-    code, text, error = once("--metrics", metrics, "--interval", "300ms")
-    check(code == 0 and not error, f"--once: {code}: {error}")
-    check("\033" not in text, "--once prints escape sequences")
-    rate = re.search(r"^operations  ([0-9.]+)(| k| M)/s   errors 0/s   clients 1   servers 1", text,
-                     re.MULTILINE)
-    check(rate and float(rate[1]) > 0, text)
-    check(re.search(r"^latency     p50 [0-9.]+ [um]s   p90 ", text, re.MULTILINE), text)
-    check(re.search(r"^commands    (set|get) [0-9.]+( k|)/s \(", text, re.MULTILINE), text)
-    check(re.search(r"^fabric .* [0-9.]*[1-9][0-9]* round trips, [0-9.]+ READ, [0-9.]*[1-9][0-9]* WRITE", text, re.MULTILINE),
-          text)
-    check(re.search(r"^node 0  .*\[#*\.+\] +[0-9.]+ %", text, re.MULTILINE), text)
-    check(re.search(r"alive  .* pando serve$", text, re.MULTILINE), text)
+def shows(*patterns, arguments):
+    """What --once prints when it has all of them: of a busy machine, one look may be at a standstill."""
+    for _ in range(TRIES):
+        code, text, error = once(*arguments, "--interval", "300ms")
+        check(code == 0 and not error, f"{arguments}: {code}: {error}")
+        missing = [pattern for pattern in patterns if not re.search(pattern, text, re.MULTILINE)]
+        if not missing:
+            return text
+    sys.exit(f"FAILED: {arguments}: no {missing} in: {text}")
 
-    code, text, error = once("--pool", pool, "--interval", "300ms")
-    check(code == 0, f"--pool: {code}: {error}")
+
+def test_once(pool, metrics):
+    text = shows(r"^operations  ([0-9.]*[1-9][0-9.]*)(| k| M)/s   errors 0/s   clients 1   servers 1",
+                 r"^latency     p50 [0-9.]+ [um]s   p90 ",
+                 r"^commands    (set|get) [0-9.]+( k|)/s \(",
+                 r"^fabric .* [0-9.]*[1-9][0-9]* round trips, [0-9.]+ READ, [0-9.]*[1-9][0-9]* WRITE",
+                 r"^node 0  .*\[#*\.+\] +[0-9.]+ %",
+                 r"alive  .* pando serve$", arguments=["--metrics", metrics])
+    check("\033" not in text, "--once prints escape sequences")
+
+    text = shows(r"^node 0  ", r"alive  .* pando serve$", r"alive  .* pando top$", arguments=["--pool", pool])
     check("operations" not in text, f"--pool alone knows of no operations: {text}")
-    check(re.search(r"^node 0  ", text, re.MULTILINE), text)
-    check(re.search(r"alive  .* pando serve$", text, re.MULTILINE), text)
-    check(re.search(r"alive  .* pando top$", text, re.MULTILINE), text)
+    shows(r"^tables      3$", r"^  NAME +ENGINE +MEMORY", r"^  db0 +dex +[0-9.]+ [KM]iB .*1, the busiest 100 %$",
+          arguments=["--pool", pool, "--tables"])
+    code, _, error = once("--metrics", metrics, "--tables")
+    check(code == 2 and "--pool" in error, f"--tables without a pool: {code}: {error}")
     code, _, error = once("--metrics", "127.0.0.1:1")
     check(code == 1 and "nobody answers" in error, f"nobody there: {code}: {error}")
     code, _, error = once()
@@ -98,15 +106,95 @@ def read_for(terminal, seconds):
     return data
 
 
-def check_screens(data, rows, columns):
-    screens = data.split(b"\033[H")[1:]
+def screens_of(data):
+    """Their texts, without what only terminals understand."""
+    return [re.sub(rb"\033\[[0-9;?]*[a-zA-Z]", b"", screen).replace(b"\r", b"").decode()
+            for screen in data.split(b"\033[H")[1:]]
+
+
+def check_screens(data, rows, columns, part="members"):
+    screens = screens_of(data)
     check(len(screens) >= 2, f"screens: {len(screens)}: {data!r}")
-    for screen in screens:
-        text = re.sub(rb"\033\[[0-9;?]*[a-zA-Z]", b"", screen).replace(b"\r", b"")
-        lines = text.split(b"\n")
+    for text in screens:
+        lines = text.split("\n")
         check(len(lines) <= rows, f"{len(lines)} lines: {text!r}")
         check(all(len(line) <= columns for line in lines), f"too wide: {text!r}")
-        check(b"pando top" in lines[0] and b"members" in text, f"screen: {text!r}")
+        check("pando top" in lines[0] and (part in text or "keys  " in text), f"screen: {text!r}")
+
+
+class Screen:
+    """A terminal with `pando top` in it."""
+
+    def __init__(self, rows, columns, *arguments, **environment):
+        self.master, self.slave = pty.openpty()
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        base = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "LC_ALL", "LC_CTYPE")}
+        self.process = subprocess.Popen([PANDO, "top", "--interval", "100ms", *arguments], stdin=self.slave,
+                                        stdout=self.slave, stderr=self.slave,
+                                        env={**base, "TERM": "xterm", "LANG": "C.UTF-8", **environment})
+        started.append(self.process)
+        self.data = b""
+
+    def until(self, text):
+        """Reads on until a screen that came from now on is whole and has the text; that screen."""
+        begin, end = len(self.data), time.monotonic() + 10
+        while True:
+            done = self.data[begin:].rsplit(b"\033[J", 1)[0]
+            for screen in screens_of(done):
+                if re.search(text, screen, re.MULTILINE):
+                    return screen
+            check(time.monotonic() < end, f"no {text!r} on the screen: {self.data[-4000:]!r}")
+            self.data += read_for(self.master, 0.05)
+
+    def press(self, key):
+        os.write(self.master, key)
+
+    def close(self):
+        self.press(b"q")
+        self.data += read_for(self.master, 0.3)
+        check(self.process.wait(10) == 0, f"exit status {self.process.returncode}")
+        os.close(self.master)
+        os.close(self.slave)
+        return self.data
+
+
+def test_keys(pool, metrics):
+    screen = Screen(24, 80, "--pool", pool, "--metrics", metrics)
+    screen.until(r"^history     ops +\S\S+  at most [0-9.]+")
+    text = screen.until(r"^            memory +\S+  at most [0-9.]+ [KM]iB")
+    check(re.search(r"^            p99 +\S+  at most [0-9.]+ [um]?s", text, re.MULTILINE), text)
+    check(re.search(r"[▁▂▃▄▅▆▇█]{2}", text), f"no bars: {text}")
+    screen.press(b"h")
+    check("operations  commands answered" in screen.until(r"^keys        h or \?"), "the help has no words")
+    screen.press(b"x")
+    screen.until(r"^commands    ")
+    screen.press(b"t")
+    text = screen.until(r"^tables      3$")
+    check(re.search(r"^  db0 +dex +[0-9.]+ [KM]iB ", text, re.MULTILINE), text)
+    screen.until(r"^tables      3$")
+    screen.press(b"t")
+    screen.until(r"^commands    ")
+    data = screen.close()
+    check(b"\033[32m" in data and b"\033[36m" in data, "no colours on a terminal")
+    check_screens(data, 24, 80, part="")
+
+    screen = Screen(24, 80, "--metrics", metrics)
+    screen.until(r"^commands    ")
+    screen.press(b"t")
+    screen.until(r"^tables      not known: start it with --pool")
+    screen.close()
+
+
+def test_environment(metrics):
+    """NO_COLOR, a terminal that knows nothing, and one without more than ASCII."""
+    for environment, colored, blocks in (({}, True, True), ({"NO_COLOR": "1"}, False, True), ({"NO_COLOR": ""}, True, True),
+                                         ({"TERM": "dumb"}, False, True), ({"LC_ALL": "C"}, True, False)):
+        screen = Screen(30, 100, "--metrics", metrics, **environment)
+        screen.until(r"^history     ops +\S\S+  at most [0-9.]+")
+        data = screen.close()
+        check((re.search(rb"\033\[[0-9;]*m", data) is not None) == colored, f"{environment}: {data[:2000]!r}")
+        check(bool(re.search("[▁▂▃▄▅▆▇█]", data.decode())) == blocks, f"{environment}: {data[:2000]!r}")
+        check_screens(data, 30, 100)
 
 
 def test_terminal(rows, columns, arguments, end):
@@ -143,6 +231,8 @@ def main():
                   lambda process, master: process.send_signal(signal.SIGTERM))
     test_terminal(11, 40, ["--metrics", metrics],
                   lambda process, master: process.send_signal(signal.SIGINT))
+    test_keys(f"shm:{PREFIX}", metrics)
+    test_environment(metrics)
     load.over = True
     load.join(5)
     print("top: ok")

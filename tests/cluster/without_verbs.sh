@@ -6,11 +6,13 @@ SOURCES=$(cd "$(dirname "$0")/../.." && pwd)
 OBJECTS=$(cd "$BUILD" && pwd)/CMakeFiles
 
 # Objects of sources that are gone may lie around.
-mapfile -t objects < <(cd "$OBJECTS" && find pando_objects.dir pando_core.dir/src/server pando.dir -name '*.o' ! -path '*/fabric/verbs/*' |
-    while read -r object; do
-        source=${object#*.dir/}
-        [[ ! -f $SOURCES/${source%.o} ]] || echo "$OBJECTS/$object"
-    done)
+mapfile -t objects < <(cd "$OBJECTS" && for room in "$SOURCES"/src/*/; do
+    room=$(basename "$room")
+    find "pando_$room.dir/src/$room" -name '*.o' ! -path '*/fabric/verbs/*'
+done | while read -r object; do
+    source=${object#*.dir/}
+    [[ ! -f $SOURCES/${source%.o} ]] || echo "$OBJECTS/$object"
+done; ls "$OBJECTS/pando.dir/src/cmd/main.c.o")
 [[ ${#objects[@]} -gt 100 ]] || { echo "SKIP: no objects of a build in $OBJECTS"; exit 77; }
 cc -std=gnu17 -D_GNU_SOURCE -I"$SOURCES/include" -I"$SOURCES/src" -o "$DIR/pando" \
     "$SOURCES/src/fabric/verbs/absent.c" "${objects[@]}" -lssl -lcrypto -lm -lpthread

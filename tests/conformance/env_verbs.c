@@ -20,15 +20,15 @@ static enum pando_status open_target(const char *folder, const char *location, s
     char window[PATH_BYTES], secret[PATH_BYTES];
     snprintf(window, sizeof(window), "%s/window", folder);
     snprintf(secret, sizeof(secret), "%s/secret", folder);
-    struct fabric_verbs_options options = {.node = ENV_TARGET,
-                                           .target = FABRIC_MEMORY,
-                                           .device = getenv("PANDO_TEST_TARGET_DEVICE"),
-                                           .listen = location != NULL ? location : "127.0.0.1:0",
-                                           .threads = 2,
-                                           .secret_file = secret,
-                                           .window_path = window,
-                                           .host_bytes = ENV_HOST_BYTES,
-                                           .device_bytes = ENV_DEVICE_BYTES};
+    struct fabric_socket_options options = {.node = ENV_TARGET,
+                                            .target = FABRIC_MEMORY,
+                                            .device = getenv("PANDO_TEST_TARGET_DEVICE"),
+                                            .listen = location != NULL ? location : "127.0.0.1:0",
+                                            .threads = 2,
+                                            .secret_file = secret,
+                                            .window_path = window,
+                                            .host_bytes = ENV_HOST_BYTES,
+                                            .device_bytes = ENV_DEVICE_BYTES};
     return fabric_verbs_open(&options, out, error, error_bytes);
 }
 
@@ -39,11 +39,11 @@ static enum pando_status open_client(const char *folder, uint16_t node,
     char secret[PATH_BYTES];
     snprintf(secret, sizeof(secret), "%s/%s", folder,
              client->wrong_secret ? "wrong-secret" : "secret");
-    struct fabric_verbs_options options = {.node = node,
-                                           .target = FABRIC_COMPUTE,
-                                           .device = getenv("PANDO_TEST_CLIENT_DEVICE"),
-                                           .always_fence = getenv("PANDO_TEST_FENCE") != NULL,
-                                           .secret_file = secret};
+    struct fabric_socket_options options = {.node = node,
+                                            .target = FABRIC_COMPUTE,
+                                            .device = getenv("PANDO_TEST_CLIENT_DEVICE"),
+                                            .always_fence = getenv("PANDO_TEST_FENCE") != NULL,
+                                            .secret_file = secret};
     return fabric_verbs_open(&options, out, error, error_bytes);
 }
 

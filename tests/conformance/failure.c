@@ -1,11 +1,12 @@
 /*
- * failure.c - the target dies or cannot be reached: rule 5 of fabric.h, and rule R4 for the sender
- * that reconnects.
+ * failure.c - the target dies or cannot be reached: rule 5 of fabric.h, and
+ * failed-lists-linger (R4) for the sender that reconnects.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "conformance/suite.h"
+#include "lib/fence.h"
 
 enum {
     IN_FLIGHT = 100,
@@ -60,7 +61,7 @@ static void expect_broken_co(struct client *client)
     uint64_t start_ns = rt_now_ns();
     CHECK_STATUS(fabric_call_co(client->endpoint, METHOD_ECHO, slice_of(NULL, 0), NULL, 0, NULL),
                  PANDO_BROKEN);
-    CHECK_STATUS(fabric_fence_co(client->endpoint, (struct fabric_identity){900, 1}), PANDO_BROKEN);
+    CHECK_STATUS(fence_co(client->endpoint, (struct fabric_identity){900, 1}), PANDO_BROKEN);
     CHECK(rt_now_ns() - start_ns < RT_NS_PER_S);
 }
 

@@ -1,12 +1,13 @@
 /*
  * fencing.c - a peer that may be dead is shut out before anybody takes over from it:
- * fabric_fence_co, and rule R15.
+ * fabric_fence_co, and rule binding-fence.
  */
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "conformance/suite.h"
+#include "lib/fence.h"
 
 enum {
     MEMBER = 300,
@@ -68,9 +69,9 @@ static void fence_paused_client(struct client *client)
 
     wait_for_writer_co(client);
     env_writer_pause_co(client->env);
-    CHECK_OK(fabric_fence_co(client->endpoint, WRITER));
+    CHECK_OK(fence_co(client->endpoint, WRITER));
     range_read_co(client, &range);
-    CHECK_OK(fabric_fence_co(client->endpoint, WRITER)); /* once more is no harm */
+    CHECK_OK(fence_co(client->endpoint, WRITER)); /* once more is no harm */
     expect_same_co(client, &range);
     env_writer_resume_co(client->env);
     expect_frozen_co(client, &range);
@@ -84,7 +85,7 @@ static void fence_running_client(struct client *client)
     struct range range;
 
     wait_for_writer_co(client);
-    CHECK_OK(fabric_fence_co(client->endpoint, WRITER));
+    CHECK_OK(fence_co(client->endpoint, WRITER));
     range_read_co(client, &range);
     expect_frozen_co(client, &range);
     CHECK(env_writer_end_co(client->env) == expected_end(client));
@@ -98,7 +99,7 @@ static void fence_dead_client(struct client *client)
     wait_for_writer_co(client);
     env_writer_kill_co(client->env);
     CHECK(env_writer_end_co(client->env) == ENV_END_DEAD);
-    CHECK_OK(fabric_fence_co(client->endpoint, WRITER));
+    CHECK_OK(fence_co(client->endpoint, WRITER));
     range_read_co(client, &range);
     expect_frozen_co(client, &range);
     put_co(client, AT, 1);
@@ -196,18 +197,18 @@ static void absent_client(struct client *client)
 {
     struct fabric_endpoint *endpoint = client->endpoint;
 
-    CHECK_STATUS(fabric_fence_co(endpoint, (struct fabric_identity){0, 1}), PANDO_INVALID);
-    CHECK_STATUS(fabric_fence_co(endpoint, (struct fabric_identity){FABRIC_MEMBERS_MAX, 1}),
+    CHECK_STATUS(fence_co(endpoint, (struct fabric_identity){0, 1}), PANDO_INVALID);
+    CHECK_STATUS(fence_co(endpoint, (struct fabric_identity){FABRIC_MEMBERS_MAX, 1}),
                  PANDO_INVALID);
-    CHECK_STATUS(fabric_fence_co(endpoint, (struct fabric_identity){UINT16_MAX, 1}), PANDO_INVALID);
+    CHECK_STATUS(fence_co(endpoint, (struct fabric_identity){UINT16_MAX, 1}), PANDO_INVALID);
 
-    CHECK_OK(fabric_fence_co(endpoint, (struct fabric_identity){MEMBER, INCARNATION - 1}));
-    CHECK_OK(fabric_fence_co(endpoint, WRITER));
-    CHECK_OK(fabric_fence_co(endpoint, WRITER));
+    CHECK_OK(fence_co(endpoint, (struct fabric_identity){MEMBER, INCARNATION - 1}));
+    CHECK_OK(fence_co(endpoint, WRITER));
+    CHECK_OK(fence_co(endpoint, WRITER));
     /* An older fence is contained in it and takes nothing back. */
-    CHECK_OK(fabric_fence_co(endpoint, (struct fabric_identity){MEMBER, INCARNATION - 2}));
-    CHECK_OK(fabric_fence_co(endpoint, (struct fabric_identity){FABRIC_MEMBERS_MAX - 1, 3}));
-    CHECK_OK(fabric_fence_co(endpoint, (struct fabric_identity){1, 0}));
+    CHECK_OK(fence_co(endpoint, (struct fabric_identity){MEMBER, INCARNATION - 2}));
+    CHECK_OK(fence_co(endpoint, (struct fabric_identity){FABRIC_MEMBERS_MAX - 1, 3}));
+    CHECK_OK(fence_co(endpoint, (struct fabric_identity){1, 0}));
     put_co(client, AT, 1); /* who fences others goes on */
 }
 

@@ -154,6 +154,14 @@ static enum pando_status serve_self_watch(struct fabric *fabric, struct fabric_r
     return status == PANDO_OK ? self_read(fabric, request, &watch.range) : status;
 }
 
+static enum pando_status serve_refusals(struct fabric *fabric, struct fabric_request *request)
+{
+    uint64_t refusals = fabric_window_refusals(fabric);
+    memcpy(request->reply, &refusals, sizeof(refusals));
+    request->reply_size = sizeof(refusals);
+    return PANDO_OK;
+}
+
 enum pando_status suite_handler(void *context, struct fabric_request *request)
 {
     struct fabric *fabric = context;
@@ -171,6 +179,8 @@ enum pando_status suite_handler(void *context, struct fabric_request *request)
         memcpy(request->reply, &request->from, sizeof(request->from));
         request->reply_size = sizeof(request->from);
         return PANDO_OK;
+    case METHOD_REFUSALS:
+        return serve_refusals(fabric, request);
     case METHOD_FENCED:
         return serve_fenced(fabric, request);
     case METHOD_SELF_READ:

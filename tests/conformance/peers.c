@@ -87,6 +87,45 @@ static void wrong_secret_is_denied(struct env *env)
     suite_clients(env, 1, facts_client, NULL);
 }
 
+/* ---- which window is there ------------------------------------------------------------------- */
+
+static uint64_t refusals_co(struct client *client)
+{
+    uint64_t refusals = 0;
+    uint32_t size = 0;
+    CHECK_OK(fabric_call_co(client->endpoint, METHOD_REFUSALS, slice_of("", 0), &refusals,
+                            sizeof(refusals), &size));
+    CHECK_EQ_U64(size, sizeof(refusals));
+    return refusals;
+}
+
+/* Refused by the target itself; who expects none is let in. */
+static void window_client(struct client *client)
+{
+    uint64_t window = fabric_endpoint_window(client->endpoint);
+    const uint64_t expected[] = {window, 0, window ^ 2, window, window ^ (uint64_t)1 << 63};
+    struct fabric_endpoint *endpoint;
+
+    CHECK(window != 0);
+    for (unsigned i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+        bool right = expected[i] == 0 || expected[i] == window;
+        enum pando_status status =
+            fabric_connect_window_co(client->fabric, ENV_TARGET, expected[i], &endpoint);
+        CHECK_STATUS(status, right ? PANDO_OK : PANDO_INVALID);
+        if (right) {
+            CHECK_EQ_U64(fabric_endpoint_window(endpoint), window);
+            fabric_disconnect_co(endpoint);
+        }
+    }
+    CHECK_EQ_U64(refusals_co(client), 2);
+    put_co(client, AT, 1); /* what was connected has not suffered */
+}
+
+static void another_window_is_refused(struct env *env)
+{
+    suite_clients(env, 1, window_client, NULL);
+}
+
 /* ---- many endpoints -------------------------------------------------------------------------- */
 
 static void again_client(struct client *client)
@@ -143,6 +182,7 @@ const struct suite_case peers_cases[] = {
     {.name = "endpoint_facts", .run = endpoint_facts},
     {.name = "connect_to_nobody", .run = connect_to_nobody},
     {.name = "peer_is_found_elsewhere", .run = peer_is_found_elsewhere, .flags = CASE_REAL},
+    {.name = "another_window_is_refused", .run = another_window_is_refused},
     {.name = "wrong_secret_is_denied", .run = wrong_secret_is_denied, .flags = CASE_SECRET},
     {.name = "connect_again_and_again", .run = connect_again_and_again},
     {.name = "threads_of_one_process", .run = threads_of_one_process},

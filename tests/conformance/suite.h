@@ -107,6 +107,7 @@ enum suite_method {
     METHOD_SLEEP,      /* u64 ns: replies after that */
     METHOD_SIZE,       /* u32: so many bytes of pattern stream 0 */
     METHOD_IDENTITY,   /* who asks: struct fabric_identity */
+    METHOD_REFUSALS,   /* how many clients it refused for its window, as a word */
     METHOD_FENCED,     /* struct fabric_identity: whether it is shut out, as a word */
     METHOD_SELF_READ,  /* struct self_range: fabric_self_read of it */
     METHOD_SELF_WRITE, /* u64 offset, bytes: fabric_self_write */

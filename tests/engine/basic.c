@@ -242,10 +242,12 @@ static void test_values(struct suite *suite)
     suite_run(suite, &(struct suite_run){.table = TABLE, .alone = true}, short_buffer_co, NULL);
 }
 
+enum { LARGE_BYTES = 20 << 20, STAGED_BYTES = 900001 };
+
 static void largest_co(struct place *place, void *context)
 {
-    struct slice value = value_of(3, ENGINE_VALUE_MAX);
-    struct slice larger = value_of(4, ENGINE_VALUE_MAX + 1);
+    struct slice value = value_of(3, LARGE_BYTES);
+    struct slice larger = slice_of("", (size_t)ENGINE_VALUE_MAX + 1); /* it is not looked at */
     (void)context;
 
     CHECK_STATUS(engine_put_co(place->engine, text("large"), larger, ENGINE_UPSERT),
@@ -256,7 +258,100 @@ static void largest_co(struct place *place, void *context)
     expect_value_co(place, text("large"), text("small"));
     verify_co(place, 1);
     bytes_free(value);
-    bytes_free(larger);
+}
+
+/* Parts of a staged value: its head, then these bytes. */
+static void expect_parts_co(struct engine *engine, struct slice key, struct slice value,
+                            uint64_t reference)
+{
+    static const uint64_t offsets[] = {
+        0, 3, 4, 5, 262000, 262200, STAGED_BYTES - 10, STAGED_BYTES + 4, STAGED_BYTES + 5};
+    enum { CAPACITY = 300000 };
+    static uint8_t got[CAPACITY];
+    for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
+        struct engine_part part = {.offset = offsets[i], .to = got, .capacity = CAPACITY};
+        CHECK_OK(engine_part_co(engine, key, &part));
+        CHECK_EQ_U64(part.size, STAGED_BYTES + 4);
+        CHECK_EQ_U64(part.reference, reference);
+        for (size_t j = 0; j < part.got; j++) {
+            size_t at = offsets[i] + j;
+            CHECK(got[j] == (at < 4 ? (uint8_t) "head"[at] : value.data[at - 4]));
+        }
+        uint64_t left = offsets[i] < part.size ? part.size - offsets[i] : 0;
+        CHECK_EQ_U64(part.got, left < CAPACITY ? left : CAPACITY);
+    }
+}
+
+static struct engine_stage *stage_co(struct engine *engine, struct slice key, struct slice value,
+                                     uint64_t *reference)
+{
+    struct engine_stage *stage;
+    CHECK_OK(engine_stage_open_co(engine, key, value.size, &stage));
+    for (size_t at = 0, step = 1; at < value.size; at += step, step = step * 2 + 1) {
+        step = step < value.size - at ? step : value.size - at;
+        CHECK_OK(engine_stage_add_co(stage, slice_of(value.data + at, step)));
+    }
+    CHECK_STATUS(engine_stage_add_co(stage, text("x")), PANDO_INVALID);
+    CHECK_OK(engine_stage_seal_co(stage, text("head"), reference));
+    return stage;
+}
+
+/* A short value instead of a staged one; removals; a stage that nobody takes. */
+static void unstaged_co(struct engine *engine, struct slice key, struct slice value)
+{
+    uint8_t got[16];
+    uint64_t reference;
+    struct engine_stage *stage;
+    CHECK_OK(engine_put_co(engine, key, text("short"), ENGINE_UPSERT));
+    struct engine_part part = {.offset = 2, .to = got, .capacity = 10};
+    CHECK_OK(engine_part_co(engine, key, &part));
+    CHECK(part.reference == 0 && part.size == 5 && part.got == 3 && memcmp(got, "ort", 3) == 0);
+    struct engine_swap swap = {.expect = ENGINE_EXPECT_VALUE, .expected = text("other")};
+    CHECK_STATUS(engine_swap_co(engine, key, &swap), PANDO_STALE);
+    swap.expected = text("short");
+    CHECK_OK(engine_swap_co(engine, key, &swap));
+    swap.expect = ENGINE_EXPECT_NOTHING;
+    CHECK_STATUS(engine_swap_co(engine, key, &swap), PANDO_NOT_FOUND);
+    CHECK_OK(engine_stage_open_co(engine, key, value.size, &stage));
+    CHECK_OK(engine_stage_add_co(stage, slice_of(value.data, value.size / 2)));
+    CHECK_STATUS(engine_stage_seal_co(stage, text(""), &reference), PANDO_INVALID);
+    engine_stage_close_co(stage, ENGINE_STAGE_FREE);
+}
+
+/* A value in pieces, and parts of it. What is expected of the key is what it has, or nothing is done. */
+static void staged_co(struct place *place, void *context)
+{
+    struct engine *engine = place->engine;
+    struct slice value = value_of(5, STAGED_BYTES), key = text("staged");
+    struct engine_swap swap = {.mode = ENGINE_UPSERT};
+    struct engine_stage *stage;
+    (void)context;
+
+    if (engine->ops->stage_open_co == NULL) { /* the model */
+        CHECK_STATUS(engine_stage_open_co(engine, key, 1, &stage), PANDO_UNSUPPORTED);
+        bytes_free(value);
+        return;
+    }
+    for (int round = 0; round < 2; round++) {
+        uint64_t former = swap.staged;
+        stage = stage_co(engine, key, value, &swap.staged);
+        swap.expect = round == 0 ? ENGINE_EXPECT_REFERENCE : ENGINE_EXPECT_ABSENT;
+        swap.expected_reference = former ^ (uint64_t)1 << 30;
+        CHECK_STATUS(engine_swap_co(engine, key, &swap), PANDO_STALE);
+        swap.expect = round == 0 ? ENGINE_EXPECT_ABSENT : ENGINE_EXPECT_REFERENCE;
+        swap.expected_reference = former;
+        CHECK_OK(engine_swap_co(engine, key, &swap));
+        engine_stage_close_co(stage, ENGINE_STAGE_TAKEN);
+        expect_parts_co(engine, key, value, swap.staged);
+    }
+    unstaged_co(engine, key, value);
+    bytes_free(value);
+}
+
+static void test_staged(struct suite *suite)
+{
+    suite_create(suite, TABLE, &any_shape);
+    suite_run(suite, &(struct suite_run){.table = TABLE, .alone = true}, staged_co, NULL);
 }
 
 static void test_largest_value(struct suite *suite)
@@ -445,6 +540,7 @@ const struct suite_case basic_cases[] = {
     {"shapes", test_shapes, false},
     {"values", test_values, false},
     {"largest_value", test_largest_value, false},
+    {"staged", test_staged, false},
     {"conditional", test_conditional, false},
     {"bounds", test_bounds, false},
     {NULL, NULL, false},

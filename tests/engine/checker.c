@@ -3,11 +3,8 @@
  * befalls it, and finds every fault that the model engine can be given. Runs no engine but the
  * model, and makes its own clusters.
  */
-#include "cmd/check_cluster.h"
+#include "check/check.h"
 #include "engine/suite.h"
-
-/* Not there if the program was linked without src/cmd/check_*.c. */
-#pragma weak check_seed
 
 enum { GOOD_SEEDS = 40, FAULTY_SEEDS = 40 };
 
@@ -23,13 +20,6 @@ static const struct check_options usual = {.engine = &model_engine,
                                            .tasks = 2,
                                            .keys = 64,
                                            .ops = 600};
-
-static bool linked(void)
-{
-    if (check_seed == NULL)
-        printf("  SKIP: linked without src/cmd/check_*.c\n");
-    return check_seed != NULL;
-}
 
 static void run_seed(struct check_options options, uint64_t seed)
 {
@@ -47,8 +37,6 @@ static void test_finds_nothing(struct suite *suite)
         {"none", CHECK_FAULTS_NONE}, {"crash", CHECK_FAULTS_CRASH}, {"all", CHECK_FAULTS_ALL}};
     struct check_options options = usual;
     (void)suite;
-    if (!linked())
-        return;
     for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         uint64_t operations = 0, kills = 0;
         options.faults = kinds[i].faults;
@@ -83,8 +71,6 @@ static void test_finds_faults(struct suite *suite)
 {
     struct check_options options = usual;
     (void)suite;
-    if (!linked())
-        return;
     for (int i = 0; model_engine_faults[i] != NULL; i++) {
         /* Without failures a leak has no excuse; everything else is found with and without them. */
         options.without = model_engine_faults[i];
@@ -107,8 +93,6 @@ static void test_finds_hang(struct suite *suite)
 {
     struct check_options options = usual;
     (void)suite;
-    if (!linked())
-        return;
 #ifdef __SANITIZE_ADDRESS__
     printf("  SKIP: drops tasks\n");
 #else
@@ -123,8 +107,6 @@ static void test_same_seed_same_run(struct suite *suite)
 {
     struct check_options options = usual;
     (void)suite;
-    if (!linked())
-        return;
     options.faults = CHECK_FAULTS_ALL;
     for (uint64_t seed = 1; seed <= 8; seed++) {
         run_seed(options, seed);

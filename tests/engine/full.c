@@ -6,6 +6,7 @@
 
 #include "engine/suite.h"
 #include "pool/block_fmt.h"
+#include "pool/pool_int.h"
 
 #define TABLE "full"
 

@@ -120,21 +120,21 @@ static enum pando_status open_fabric(char **argv, struct fabric **out, char *err
                                      size_t error_bytes)
 {
     uint16_t node = (uint16_t)atoi(argv[1]);
-    struct fabric_tcp_options tcp = {.node = node,
-                                     .target = FABRIC_MEMORY,
-                                     .listen = "127.0.0.1:0",
-                                     .threads = 1,
-                                     .secret_file = argv[2],
-                                     .host_bytes = WINDOW_BYTES,
-                                     .device_bytes = MEMNODE_DEVICE_BYTES};
-    struct fabric_verbs_options verbs = {.node = node,
-                                         .target = FABRIC_MEMORY,
-                                         .device = getenv("PANDO_TEST_TARGET_DEVICE"),
-                                         .listen = "127.0.0.1:0",
-                                         .threads = 1,
-                                         .secret_file = argv[2],
-                                         .host_bytes = PINNED_BYTES,
-                                         .device_bytes = MEMNODE_DEVICE_BYTES};
+    struct fabric_socket_options tcp = {.node = node,
+                                        .target = FABRIC_MEMORY,
+                                        .listen = "127.0.0.1:0",
+                                        .threads = 1,
+                                        .secret_file = argv[2],
+                                        .host_bytes = WINDOW_BYTES,
+                                        .device_bytes = MEMNODE_DEVICE_BYTES};
+    struct fabric_socket_options verbs = {.node = node,
+                                          .target = FABRIC_MEMORY,
+                                          .device = getenv("PANDO_TEST_TARGET_DEVICE"),
+                                          .listen = "127.0.0.1:0",
+                                          .threads = 1,
+                                          .secret_file = argv[2],
+                                          .host_bytes = PINNED_BYTES,
+                                          .device_bytes = MEMNODE_DEVICE_BYTES};
     return strcmp(argv[0], "verbs") == 0 ? fabric_verbs_open(&verbs, out, error, error_bytes)
                                          : fabric_tcp_open(&tcp, out, error, error_bytes);
 }
@@ -142,7 +142,7 @@ static enum pando_status open_fabric(char **argv, struct fabric **out, char *err
 int memory_process_main(int argc, char **argv)
 {
     char error[256] = "", byte;
-    struct memnode_options options = {.work = store_memory_work};
+    struct memnode_options options = {.work = store_memory_pushdown};
     struct memnode *memnode;
     struct fabric *fabric;
 

@@ -7,7 +7,7 @@
 
 #include "base/assert.h"
 #include "base/crc32c.h"
-#include "tree/dex/log.h"
+#include "tree/dex/log/log.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

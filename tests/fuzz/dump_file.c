@@ -61,10 +61,21 @@ static void read_all(const uint8_t *bytes, size_t size)
         status = dump_read_co(&reader, &key, &value);
         if (status != PANDO_OK)
             break;
-        pando_assert(key.size <= ENGINE_KEY_MAX && value.size <= ENGINE_VALUE_MAX);
-        pando_assert(dump_block_add(&block, key, value));
+        pando_assert(key.size <= STORE_KEY_MAX && value.size <= STORE_VALUE_MAX);
         pairs++;
         sum += key.size + value.size;
+        if (value.data != NULL) {
+            pando_assert(dump_block_add(&block, key, value));
+            continue;
+        }
+        pando_assert(value.size > DUMP_VALUE_SHORT);
+        struct slice part;
+        for (unsigned parts = 0; pairs % 2 == 1 && status == PANDO_OK; parts++) {
+            status = dump_read_part_co(&reader, &part);
+            pando_assert(part.size <= DUMP_PART || status != PANDO_OK);
+        }
+        if (status == PANDO_NOT_FOUND)
+            status = PANDO_OK;
     }
     pando_assert(status == PANDO_NOT_FOUND ? reader.error[0] == '\0' : reader.error[0] != '\0');
     pando_assert(reader.sums.pairs == pairs && reader.sums.bytes == sum);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "server/http_request.h"
+#include "http/request.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

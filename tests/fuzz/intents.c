@@ -6,6 +6,7 @@
  */
 #include "base/crc32c.h"
 #include "fuzz/memory_node.h"
+#include "pool/broken.h"
 #include "pool/intent.h"
 #include "pool/pool.h"
 
@@ -111,7 +112,7 @@ static void leave_intents(void)
         put_intent(node.memnode->super.pool_id, slots[i]);
 }
 
-/* R16 */
+/* new-incarnation (R16) */
 static void restart(void)
 {
     node_close();
@@ -120,7 +121,7 @@ static void restart(void)
                  status == PANDO_INVALID);
 }
 
-/* R14 */
+/* member-recovery (R14) */
 static void recover(void *arg)
 {
     struct pool_options options = {.memory_nodes = 1, .name = "fuzz", .lease_ns = 2 * RT_NS_PER_MS};
@@ -135,6 +136,7 @@ static void recover(void *arg)
     leave_intents();
     pando_assert(fabric_self_write(node.fabric, node.memnode->first + POOL_HEARTBEATS + DEAD * 8,
                                    &word, sizeof(word)) == PANDO_OK);
+    pool_broken.judge = true; /* nobody waits for a lease here */
     enum pando_status status = pool_recover_co(session, dead);
     pando_assert(status < PANDO_STATUS_COUNT);
     pool_session_close_co(session);

@@ -7,8 +7,8 @@
  * The input is a sequence of steps: a byte that says which, then what it takes. See `steps`.
  */
 #include "fuzz/memory_node.h"
-#include "tree/dex/offload_fmt.h"
-#include "tree/page/page.h"
+#include "tree/dex/page/page.h"
+#include "tree/dex/pushdown/pushdown_fmt.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -85,6 +85,13 @@ static void any_call(struct fabric_identity from)
     free(reply);
 }
 
+static void show_pass(struct fabric_identity from, uint8_t seal[FABRIC_SEAL_BYTES])
+{
+    struct fabric_ticket pass;
+    pando_assert(fabric_seal_make(node.fabric, FABRIC_SEAL_MEMBER, from, &pass) == PANDO_OK);
+    memcpy(seal, pass.seal, FABRIC_SEAL_BYTES);
+}
+
 static void grant(struct fabric_identity from)
 {
     static const uint32_t sizes[] = {65536,   131072,  1 << 18, 1 << 20,
@@ -95,6 +102,7 @@ static void grant(struct fabric_identity from)
                                          .modest = input_byte(&run.input) % 2};
     uint8_t *reply;
     uint32_t size;
+    show_pass(from, request.pass);
     if (call(from, POOL_GRANT, &request, sizeof(request), &reply, &size) == PANDO_OK)
         remember(from, request.block_bytes, reply, size);
     free(reply);
@@ -115,9 +123,34 @@ static void give_back(struct fabric_identity from)
         request.blocks[i] = held->block;
         request.blocks[i].version += input_byte(&run.input);
     }
+    show_pass(from, request.head.pass);
     (void)call(from, POOL_RETURN, &request,
                sizeof(request.head) + request.head.blocks * sizeof(struct pool_block), &reply,
                &size);
+    free(reply);
+}
+
+/* By its pass; of a table that it drops, according to the directory, or does not. */
+static void sweep(struct fabric_identity from)
+{
+    struct fabric_identity dead = member_of(input_byte(&run.input));
+    uint8_t choice = input_byte(&run.input);
+    struct pool_sweep_request request = {.member = dead.member, .incarnation = dead.incarnation};
+    uint64_t entry[3] = {pool_dropping_pack(from), 0, choice % 3};
+    uint8_t *reply;
+    uint32_t size;
+    if (dead.member == 0) {
+        request.table = input_byte(&run.input) % 3;
+        request.slot = choice / 3 % 4;
+    }
+    _Static_assert(offsetof(struct pool_entry, table) == 16, "entry");
+    pando_assert(fabric_self_write(node.fabric, node.memnode->super.directory, entry,
+                                   sizeof(entry)) == PANDO_OK);
+    show_pass(from, request.pass);
+    enum pando_status status = call(from, POOL_SWEEP, &request, sizeof(request), &reply, &size);
+    bool drops = request.slot == 0 && request.table != 0 && request.table == entry[2];
+    if (dead.member == 0)
+        pando_assert(status == (from.member != 0 && drops ? PANDO_OK : PANDO_DENIED));
     free(reply);
 }
 
@@ -179,26 +212,27 @@ static void put_tree(void)
 
 static void work(struct fabric_identity from)
 {
-    uint8_t body[sizeof(struct dex_work_request) + 64], *reply;
+    uint8_t body[sizeof(struct dex_pushdown_request) + 64], *reply;
     uint32_t size;
     uint8_t operation = input_byte(&run.input), damages = input_byte(&run.input);
-    bool value = operation % DEX_WORKS != DEX_WORK_GET && operation % DEX_WORKS != DEX_WORK_DELETE;
+    bool value = operation % DEX_PUSHDOWN_KINDS != DEX_PUSHDOWN_GET &&
+                 operation % DEX_PUSHDOWN_KINDS != DEX_PUSHDOWN_DELETE;
     uint8_t start = input_byte(&run.input);
-    struct dex_work_request head = {.engine = DEX_WORK,
-                                    .operation = operation % DEX_WORKS,
-                                    .table = 1,
-                                    .level = start % 3 == 0,
-                                    .page = fabric_address_make(0, page_place(start % 3)),
-                                    .epoch = 1,
-                                    .lsn = input_byte(&run.input),
-                                    .slot = operation & 0x80 ? page_place(512) : 0,
-                                    .page_bytes = PAGE,
-                                    .key_size = 8,
-                                    .value_size = 8,
-                                    .key_max = 8,
-                                    .value_max = 8,
-                                    .key_bytes = 8,
-                                    .value_bytes = value ? 8 : 0};
+    struct dex_pushdown_request head = {.engine = DEX_PUSHDOWN,
+                                        .operation = operation % DEX_PUSHDOWN_KINDS,
+                                        .table = 1,
+                                        .level = start % 3 == 0,
+                                        .page = fabric_address_make(0, page_place(start % 3)),
+                                        .epoch = 1,
+                                        .lsn = input_byte(&run.input),
+                                        .slot = operation & 0x80 ? page_place(512) : 0,
+                                        .page_bytes = PAGE,
+                                        .key_size = 8,
+                                        .value_size = 8,
+                                        .key_max = 8,
+                                        .value_max = 8,
+                                        .key_bytes = 8,
+                                        .value_bytes = value ? 8 : 0};
     size_t bytes = sizeof(head) + head.key_bytes + head.value_bytes;
     uint64_t key = __builtin_bswap64(input_byte(&run.input) % 128u);
     memset(body, 0, sizeof(body));
@@ -210,7 +244,8 @@ static void work(struct fabric_identity from)
     }
     if (damages & 0x80)
         bytes = input_byte(&run.input) % (sizeof(body) + 1);
-    (void)call(from, operation & 0x40 ? POOL_WORK_SEEN : POOL_WORK, body, bytes, &reply, &size);
+    (void)call(from, operation & 0x40 ? POOL_PUSHDOWN_SEEN : POOL_PUSHDOWN, body, bytes, &reply,
+               &size);
     free(reply);
     if (head.slot != 0)
         run.honest = false;
@@ -230,8 +265,8 @@ static void use_block(bool live)
     bool own = now.holder.member == held->member.member && now.state != POOL_BLOCK_RAW;
     if (!own)
         return;
-    struct pool_tenure tenure = {.state = live ? POOL_BLOCK_LIVE : POOL_BLOCK_FREE,
-                                 .holder = held->member};
+    struct pool_tenure tenure = {
+        .state = live ? POOL_BLOCK_LIVE : POOL_BLOCK_FREE, .table = live, .holder = held->member};
     word = pool_tenure_pack(tenure);
     pando_assert(fabric_self_write(node.fabric, at, &word, 8) == PANDO_OK);
 }
@@ -304,8 +339,10 @@ static void steps(void *arg)
         struct fabric_identity from = member_of(input_byte(&run.input));
         switch (choice % 16) {
         case 0:
-        case 1:
             any_call(from);
+            break;
+        case 1:
+            sweep(from);
             break;
         case 2:
         case 3:

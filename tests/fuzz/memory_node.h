@@ -17,7 +17,7 @@
 #include "fabric/window/window.h"
 #include "fuzz/input.h"
 #include "pool/memnode_int.h"
-#include "tree/dex/memory_side.h"
+#include "tree/dex/pushdown/memory_side.h"
 
 enum { FUZZ_CHUNKS = 6 };
 
@@ -31,7 +31,7 @@ static struct {
 /* Formats the window, or finds in it what is there. */
 static inline enum pando_status node_open(void)
 {
-    struct memnode_options options = {.seed = 100, .work = dex_memory_work};
+    struct memnode_options options = {.seed = 100, .work = dex_memory_pushdown};
     char error[256];
     return memnode_open(node.fabric, &options, &node.memnode, error, sizeof(error));
 }

@@ -8,9 +8,9 @@
 
 #include "base/assert.h"
 #include "pool/cell.h"
-#include "tree/node/node.h"
-#include "tree/node/node_fmt.h"
-#include "tree/node/search.h"
+#include "tree/blink/node/node.h"
+#include "tree/blink/node/node_fmt.h"
+#include "tree/blink/node/search.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -203,9 +203,9 @@ static void use_leaf(uint8_t *bytes, bool fix, struct slice key)
         check_rebuilt(&header, bytes, check_entries(&header, bytes));
     insert(&header, bytes, key);
     const unsigned most = (unsigned)key.size % (LEAF_REPAIRS_MAX + 1);
-    int mended = leaf_repair(&layout, &header, bytes, most);
-    pando_assert(mended <= (int)most);
-    if (mended < 0)
+    int repaired = leaf_repair(&layout, &header, bytes, most);
+    pando_assert(repaired <= (int)most);
+    if (repaired < 0)
         return;
     pando_assert(leaf_repair(&layout, &header, bytes, 0) == 0);
     if (leaf_entries(&layout, &header, bytes, entries, &count)) /* else a key is there twice */

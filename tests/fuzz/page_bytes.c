@@ -8,14 +8,14 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "owners/map.h"
 #include "pool/cell.h"
-#include "tree/dex/map.h"
-#include "tree/page/page.h"
+#include "tree/dex/page/page.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { POOL = 9, TABLE = 1, ADDRESS = 0x10000, SEAL = 0x80, UNCHECKED = 0x40, MAP = 0x20 };
-enum { CUTS_MAX = 2 * MAP_PARTS_MAX };
+enum { CUTS_MAX = 2 * MAP_PARTITIONS_MAX };
 
 static const struct page_layout layouts[] = {
     {.page_bytes = 256, .key_size = 8, .value_size = 8, .key_max = 8, .value_max = 8},
@@ -195,7 +195,7 @@ static void check_same(const struct map *a, const struct map *b)
     pando_assert(a->address == b->address && a->version == b->version && a->epoch == b->epoch &&
                  a->root == b->root && a->count == b->count);
     for (uint32_t i = 0; i < a->count; i++) {
-        const struct map_part *x = &a->parts[i], *y = &b->parts[i];
+        const struct map_partition *x = &a->parts[i], *y = &b->parts[i];
         pando_assert(slice_equal(x->low, y->low) && x->owner == y->owner && x->taker == y->taker &&
                      x->epoch == y->epoch && x->log == y->log && x->log_version == y->log_version);
     }
@@ -208,7 +208,7 @@ static void use_map(const struct map *map)
     struct map *again = map_create(), *copy = map_copy(map);
     pando_assert(again != NULL && copy != NULL);
     for (uint32_t i = 0; i < map->count; i++) {
-        const struct map_part *part = &map->parts[i];
+        const struct map_partition *part = &map->parts[i];
         pando_assert(part->low.data >= map->keys && part->low.size <= PANDO_KEY_MAX &&
                      part->low.data + part->low.size <= map->keys + sizeof(map->keys));
         pando_assert(map_find(map, part->low) == part);

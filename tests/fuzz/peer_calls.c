@@ -10,9 +10,9 @@
 
 #include "base/assert.h"
 #include "fuzz/input.h"
+#include "owners/call_fmt.h"
 #include "pool/peer_fmt.h"
 #include "sim/dex_world.h"
-#include "tree/dex/call_fmt.h"
 #include "tree/dex/dex_int.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -59,13 +59,13 @@ static struct slice key_of(uint32_t i, uint8_t *to)
 
 static size_t put_modify(uint8_t *to, uint8_t choice, struct slice key)
 {
-    struct dex_modify_request head = {.if_absent = choice % 3,
-                                      .if_present = choice / 4 % 3,
-                                      .blob = choice / 16 % 2,
-                                      .expect = choice / 64 % 4,
-                                      .key_size = (uint32_t)key.size,
-                                      .value_size = choice & 16 ? 8 : input_byte(&input) % 40,
-                                      .expected_size = input_byte(&input) % 16};
+    struct owners_modify_request head = {.if_absent = choice % 3,
+                                         .if_present = choice / 4 % 3,
+                                         .blob = choice / 16 % 2,
+                                         .expect = choice / 64 % 4,
+                                         .key_size = (uint32_t)key.size,
+                                         .value_size = choice & 16 ? 8 : input_byte(&input) % 40,
+                                         .expected_size = input_byte(&input) % 16};
     memcpy(to, &head, sizeof(head));
     memcpy(to + sizeof(head), key.data, key.size);
     input_copy(&input, to + sizeof(head) + key.size, head.value_size + head.expected_size);
@@ -74,12 +74,12 @@ static size_t put_modify(uint8_t *to, uint8_t choice, struct slice key)
 
 static size_t put_give(uint8_t *to, uint8_t choice, struct slice key)
 {
-    struct dex_give_request head = {.to = choice & 1 ? map_member(pool_identity(place->other.pool))
-                                          : choice & 2
-                                              ? map_member(pool_identity(place->owner.pool))
-                                              : input_word(&input, 4),
-                                    .low_size = (uint32_t)key.size,
-                                    .high_size = choice & 4 ? DEX_GIVE_NO_HIGH : KEY_BYTES};
+    struct owners_give_request head = {
+        .to = choice & 1   ? map_member(pool_identity(place->other.pool))
+              : choice & 2 ? map_member(pool_identity(place->owner.pool))
+                           : input_word(&input, 4),
+        .low_size = (uint32_t)key.size,
+        .high_size = choice & 4 ? OWNERS_GIVE_NO_HIGH : KEY_BYTES};
     memcpy(to, &head, sizeof(head));
     memcpy(to + sizeof(head), key.data, key.size);
     (void)key_of(input_byte(&input), to + sizeof(head) + key.size);
@@ -92,18 +92,18 @@ static size_t put_body(uint8_t *to, uint16_t method, uint8_t choice)
     uint8_t bytes[KEY_BYTES];
     struct slice key = key_of(input_byte(&input) % (2 * KEYS), bytes);
     switch (method) {
-    case DEX_CALL_MODIFY:
+    case OWNERS_CALL_MODIFY:
         return put_modify(to, choice, key);
-    case DEX_CALL_GIVE:
+    case OWNERS_CALL_GIVE:
         return put_give(to, choice, key);
-    case DEX_CALL_LEAF:
-        memset(to, 0, sizeof(struct dex_leaf_request));
+    case OWNERS_CALL_LEAF:
+        memset(to, 0, sizeof(struct owners_leaf_request));
         to[0] = choice & 1;
-        to += sizeof(struct dex_leaf_request);
+        to += sizeof(struct owners_leaf_request);
         memcpy(to, key.data, key.size);
-        return sizeof(struct dex_leaf_request) + key.size;
-    case DEX_CALL_GET:
-    case DEX_CALL_TAKE:
+        return sizeof(struct owners_leaf_request) + key.size;
+    case OWNERS_CALL_GET:
+    case OWNERS_CALL_TAKE:
         memcpy(to, key.data, key.size);
         return key.size;
     default:
@@ -139,7 +139,7 @@ static void call_owner_co(void)
     pando_assert(status != PANDO_OK || got >= sizeof(answer));
     if (status == PANDO_OK)
         memcpy(&answer, reply, sizeof(answer));
-    place->changed |= head.method == DEX_CALL_GIVE && answer.status == PANDO_OK;
+    place->changed |= head.method == OWNERS_CALL_GIVE && answer.status == PANDO_OK;
     free(reply);
 }
 
@@ -250,7 +250,7 @@ static void other_task(void *arg)
         struct dex_table *table = dex_of(place->owners)->table;
         CHECK_OK(dex_open_co(self, "t", NULL));
         CHECK_OK(engine_attach_co(self->table, self->session, &place->others));
-        pool_answer_no_more_co(place->owner.pool, table->id);
+        pool_answer_stop_co(place->owner.pool, table->id);
         CHECK_OK(pool_answer(place->owner.pool, table->id, hostile_answer, table));
     }
     sim_stop(fabric_sim_world(place->world.net));

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "server/number.h"
-#include "server/pattern.h"
-#include "server/resp.h"
+#include "server/resp/number.h"
+#include "server/resp/pattern.h"
+#include "server/resp/resp.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -78,6 +78,57 @@ static void parse(const uint8_t *data, size_t size, bool whole, const struct res
     free(buffer);
 }
 
+/* The same requests when long words are passed over as they come: as many, of as many words. */
+static void parse_passing(const uint8_t *data, size_t size, const struct resp_limits *limits,
+                          const struct words *once)
+{
+    struct resp_limits passing = *limits;
+    struct resp_parser parser;
+    struct resp_request request;
+    uint8_t *buffer = malloc(size + 1);
+    size_t used = 0, fed = 0, requests = 0, left = 0;
+    enum resp_result end = RESP_MORE;
+    char error[RESP_ERROR_MAX];
+
+    pando_assert(buffer != NULL);
+    passing.long_min = 16;
+    resp_init(&parser);
+    while ((fed < size || (left == 0 && end == RESP_LONG)) && end != RESP_WRONG) {
+        size_t piece = fed < size ? (size_t)1 + data[fed] % 7 : 0;
+        piece = piece < size - fed ? piece : size - fed;
+        memcpy(buffer + used, data + fed, piece);
+        used += piece;
+        fed += piece;
+        if (left > 0) {
+            size_t there = used - parser.at, taken = there < left ? there : left;
+            memmove(buffer + parser.at, buffer + parser.at + taken, there - taken);
+            used -= taken;
+            left -= taken;
+            if (left > 0)
+                continue;
+            pando_assert(resp_long_passed(&parser));
+        }
+        while ((end = resp_parse(&parser, buffer, used, &passing, &request, error)) ==
+               RESP_REQUEST) {
+            pando_assert(request.first + request.count <= parser.word_count);
+            requests++;
+        }
+        size_t gone = resp_forget(&parser);
+        memmove(buffer, buffer + gone, used - gone);
+        used -= gone;
+        if (end == RESP_LONG && parser.bulk_size % 2 == 0) {
+            resp_long_kept(&parser);
+            end = RESP_MORE;
+        } else if (end == RESP_LONG) {
+            left = parser.bulk_size + 2;
+        }
+    }
+    pando_assert(requests == once->requests);
+    pando_assert((end == RESP_WRONG) == (once->end == RESP_WRONG));
+    resp_fini(&parser);
+    free(buffer);
+}
+
 static void try_words(const struct words *words)
 {
     struct slice all = slice_of(words->bytes, words->used < 64 ? words->used : 64);
@@ -109,6 +160,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pando_assert(once.used == pieces.used && memcmp(once.bytes, pieces.bytes, once.used) == 0);
     if (once.end == RESP_WRONG)
         pando_assert(strcmp(once.error, pieces.error) == 0);
+    parse_passing(data, size, &limits, &once);
     try_words(&once);
     free(once.bytes);
     free(pieces.bytes);

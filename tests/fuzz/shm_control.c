@@ -7,8 +7,14 @@
  * The input is a sequence of messages: a byte for what is done on which connection, a byte for how a sound
  * message is made first, then lengths and bytes to put over it.
  */
-#include "fabric/shm/server.c"
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include "base/assert.h"
+#include "base/log.h"
+#include "fabric/shm/server_int.h"
 #include "fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -54,7 +60,7 @@ static void client_open(struct client *client)
     int fds[2];
     pando_assert(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) == 0);
     client->fd = fds[0];
-    connection_open(server, fds[1]);
+    shm_connection_open(server, fds[1]);
     client->connection = container_of(server->connections.prev, struct shm_connection, link);
 }
 
@@ -64,7 +70,8 @@ static void client_close(struct client *client)
         close(client->fd);
     client->fd = -1;
     if (there(client))
-        connection_ready(&client->connection->socket, EPOLLHUP | client->connection->socket.events);
+        shm_connection_ready(&client->connection->socket,
+                             EPOLLHUP | client->connection->socket.events);
     client->connection = NULL;
 }
 
@@ -94,7 +101,7 @@ static void server_hears(struct client *client)
     for (int i = 0; i < 4 && there(client); i++) {
         uint32_t events = client->connection->socket.events;
         if (events != 0)
-            connection_ready(&client->connection->socket, events);
+            shm_connection_ready(&client->connection->socket, events);
         rt_yield_co();
         rt_yield_co();
     }
@@ -124,7 +131,8 @@ static size_t message_make(uint8_t choice)
                                            .version = SHM_CONTROL_VERSION,
                                            .member = choice / 8 % 4,
                                            .incarnation = choice / 32 % 4,
-                                           .endpoint = input_byte(&input) % 4};
+                                           .endpoint = input_byte(&input) % 4,
+                                           .window = choice & 0x80 ? choice : 0};
         return sizeof(struct shm_hello);
     case SHM_FENCE:
         message.fence = (struct shm_fence){.member = choice / 8 % 4, .incarnation = choice / 32};
@@ -171,9 +179,7 @@ static void steps(void *arg)
     }
     for (unsigned i = 0; i < CLIENTS; i++)
         client_close(&clients[i]);
-    close_if(server, is_open, NULL);
-    while (!list_empty(&server->running))
-        (void)rt_waitq_wait_co(&server->request_ended, RT_NEVER);
+    shm_connections_end_co(server);
     pando_assert(server->connection_count == 0 && server->queued_bytes == 0);
     pando_assert(list_empty(&server->connections) && list_empty(&server->starved));
     for (unsigned i = 0; i < FABRIC_MEMBERS_MAX; i++)
@@ -198,15 +204,8 @@ static void build(void)
 
 static void server_build(void)
 {
-    server = calloc(1, sizeof(*server));
+    server = shm_server_create(fabric);
     pando_assert(server != NULL);
-    server->fabric = fabric;
-    rt_waitq_init(&server->request_ended);
-    list_init(&server->connections);
-    list_init(&server->starved);
-    list_init(&server->idle);
-    list_init(&server->running);
-    presence_init(server);
     for (unsigned i = 0; i < CLIENTS; i++)
         clients[i] = (struct client){.fd = -1};
 }
@@ -215,11 +214,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (fabric == NULL)
         build();
+    for (uint16_t member = 0; member < FABRIC_MEMBERS_MAX; member++)
+        shm_detach(fabric, member);
     memcpy(fabric->window.base, fresh, WINDOW_FIRST);
     server_build();
     input = (struct input){data, size};
     pando_assert(rt_loop_call(loop, steps, NULL) == PANDO_OK);
     shm_requests_destroy(server);
-    free(server);
+    shm_server_destroy(server);
     return 0;
 }

@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "base/prng.h"
 #include "pool/block_fmt.h"
+#include "pool/pool_int.h"
 #include "rt/rt.h"
 
 enum {

@@ -1,5 +1,6 @@
 /*
- * Blocks of long values that are used again while somebody still has an old leaf in hand (R22).
+ * Blocks of long values that are used again while somebody still has an old leaf in hand
+ * (rule stale-read-limit).
  *
  * A scan over megabytes on a slow link takes longer than the grace period: blobs that its leaf referred to
  * are freed and become other keys' meanwhile. What it delivers is always the key's own value, and one that the

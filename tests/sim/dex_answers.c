@@ -8,6 +8,7 @@
  * cannot try again: it goes on with them only if the map in the pool still says that they are its
  * own.
  */
+#include "owners/owners_int.h"
 #include "sim/dex_world.h"
 #include "sim/numbered.h"
 #include "tree/dex/dex_int.h"
@@ -96,9 +97,9 @@ static uint64_t follow_co(struct fabric *fabric, struct dex_member *self, struct
     open_co(self, engine);
     check_co(*engine, 0);
     const struct dex_table *table = dex_of(*engine)->table;
-    uint64_t owner = atomic_load(&table->map)->parts[0].owner;
-    CHECK(owner != 0 && owner != dex_self(table));
-    world.heir = dex_self(table);
+    uint64_t owner = atomic_load(&table->owners.map)->parts[0].owner;
+    CHECK(owner != 0 && owner != owners_self(&table->owners));
+    world.heir = owners_self(&table->owners);
     world.opened = true;
     return owner;
 }
@@ -123,7 +124,7 @@ static void heir_task(void *arg)
 
     while (!gone) {
         rt_sleep_co(LEASE_NS);
-        CHECK_OK(dex_gone_co(dex_of(engine), owner, &gone));
+        CHECK_OK(owners_member_gone_co(&dex_of(engine)->owners, owner, &gone));
     }
     CHECK_OK(rt_spawn(rt_loop_self(), lose_task, NULL));
     for (uint64_t number = 0; number < KEYS; number++)
@@ -137,7 +138,7 @@ static void heir_task(void *arg)
 
 static void giver_task(void *arg)
 {
-    const struct dex_range all = {.no_high = true};
+    const struct owners_range all = {.no_high = true};
     struct dex_member self;
     struct engine *engine;
     uint64_t value = 0;
@@ -146,7 +147,7 @@ static void giver_task(void *arg)
     CHECK_OK(dex_flush_co(dex_of(engine), NULL));
     pool_fail_allocations(self.pool, 2, UINT64_MAX); /* there is one map, and no second */
     CHECK_OK(rt_spawn(rt_loop_self(), lose_task, NULL));
-    enum pando_status status = dex_give_co(dex_of(engine), &all, world.heir);
+    enum pando_status status = owners_give_co(&dex_of(engine)->owners, &all, world.heir);
     pool_fail_allocations(self.pool, 0, 0);
     world.kept += status != PANDO_OK;
     rt_sleep_co(LEASE_NS);
@@ -168,7 +169,7 @@ static void taker_task(void *arg)
 
     (void)follow_co(arg, &self, &engine);
     wait_co(&world.given);
-    atomic_store(&dex_of(engine)->table->doubt, true); /* it looks at the map */
+    atomic_store(&dex_of(engine)->table->owners.map_stale, true); /* it looks at the map */
     CHECK_OK(engine_put_co(engine, number_key(0, &key), slice_of(&one, 8), ENGINE_UPSERT));
     world.changed = true;
     wait_co(&world.seen);

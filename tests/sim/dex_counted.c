@@ -10,7 +10,7 @@
 enum { SLOTS_MAX = 1024, ALLOCATIONS_MAX = 20 };
 
 static struct world {
-    const char *without;
+    const char *without, *with;
     struct pool *owner_pool;
     bool owned, done;
     unsigned failed, unknown;
@@ -79,7 +79,7 @@ static void starve_co(struct member *self)
 
 static void open_co(struct member *self)
 {
-    CHECK_OK(dex_open_co(&self->base, "t", world.without));
+    CHECK_OK(dex_open_switched_co(&self->base, "t", world.without, world.with));
     CHECK_OK(engine_attach_co(self->base.table, self->base.session, &self->engine));
 }
 
@@ -127,19 +127,19 @@ static void asker_task(void *arg)
     world.done = true;
 }
 
-static void run(const char *without)
+static void run(const char *without, const char *with)
 {
     struct dex_world place;
     dex_world_build(&place, 7, 17);
-    world = (struct world){.without = without};
+    world = (struct world){.without = without, .with = with};
     dex_world_run(&place, owner_task, asker_task);
     CHECK(world.done);
 }
 
 int main(void)
 {
-    run("cache");
-    run("cache,log");
-    run("cache,+offload-only");
+    run("cache", NULL);
+    run("cache,log", NULL);
+    run("cache", "offload-only");
     return 0;
 }

@@ -3,7 +3,7 @@
  */
 #include "sim/dex_world.h"
 #include "sim/numbered.h"
-#include "tree/dex/dex_int.h"
+#include "tree/dex/tree.h"
 
 enum { KEYS = 20 * 1000, EVERY = 3 };
 

@@ -1,5 +1,6 @@
 /*
- * Flipped bits in what a table has in the pool: leaves, inner pages, the root, the map. Each answer is right or
+ * Flipped bits in what a table has in the pool: leaves, inner pages, the root, the map, the directory's word
+ * for it. Each answer is right or
  * CORRUPT, in less than two seconds; keys that do not lie below the damage are served; verify names it and
  * ends; and the table is closed in time. A root that is damaged while it is cached serves what lies below it;
  * only what would have to change it is CORRUPT.
@@ -193,6 +194,36 @@ static void without_co(struct user *self, fabric_address address)
     }
 }
 
+/* The directory's word: nobody opens the table; an owner goes on, and verify reads the map anew. */
+static void root_word_co(struct user *self)
+{
+    fabric_address word = pool_root_address(self->member.pool, world.slot);
+    struct engine_census census;
+    unsigned count = world.flips;
+    char error[256];
+
+    for (uint32_t bit = 0; bit < 64; bit++) {
+        CHECK_OK(open_co(self));
+        ask_co(self, world.leaf_low, false);
+        world.flips = bit % 8 - bit / 8; /* so that flip() takes this bit */
+        (void)flip(word, bit / 8);
+        ask_co(self, world.leaf_low, false);
+        if (bit % 16 == 0) {
+            begin_ns = rt_now_ns();
+            error[0] = '\0';
+            CHECK_STATUS(in_time(engine_verify_co(self->engine, &census, error, sizeof(error))),
+                         PANDO_CORRUPT);
+            CHECK(strstr(error, "map") != NULL && census.damaged > 0);
+        }
+        close_co(self);
+        begin_ns = rt_now_ns();
+        CHECK_STATUS(in_time(open_co(self)), PANDO_CORRUPT);
+        world.flips = bit % 8 - bit / 8;
+        (void)flip(word, bit / 8);
+        world.flips = ++count;
+    }
+}
+
 static enum pando_status put_co(struct user *self, uint64_t number)
 {
     uint64_t key;
@@ -240,6 +271,7 @@ static void user_task(void *arg)
     without_co(&self, world.root);
     CHECK_OK(pool_root_read_co(self.member.session, world.slot, &world.map));
     without_co(&self, world.map);
+    root_word_co(&self);
     grow_co(&self);
     CHECK_OK(open_co(&self));
     ask_co(&self, world.leaf_low, false);

@@ -99,8 +99,7 @@ static void open_co(struct fabric *fabric)
 {
     struct engine_shape shape = {
         .key_size = 8, .value_size = 8, .key_max = 8, .value_inline = 8, .node_bytes = 1024};
-    struct engine_config config = {
-        .kept = true, .cache_bytes = CACHE_BYTES, .without = "+lend-wildly"};
+    struct engine_config config = {.kept = true, .cache_bytes = CACHE_BYTES, .with = "lend-wildly"};
     struct engine_table *table;
     char error[256] = "";
 
@@ -115,14 +114,15 @@ static void owner_task(void *arg)
 {
     open_co(arg);
     fill_co();
-    CHECK_EQ_U64(atomic_load(&world.table->fresh), world.table->frames.count); /* it is full */
+    CHECK_EQ_U64(atomic_load(&world.table->cache.fresh),
+                 world.table->cache.frames.count); /* it is full */
     rt_countdown_init(&world.running, HANDLES);
     for (unsigned i = 0; i < HANDLES; i++)
         CHECK_OK(rt_spawn(fabric_sim_loop(arg, 0), user_task, NULL));
     rt_countdown_wait_co(&world.running);
     thin_out_co();
-    dex_frames_leave(world.table->keeper);
-    CHECK(atomic_load(&world.table->free_count) > 0);
+    dex_frames_leave(world.table->maintainer);
+    CHECK(atomic_load(&world.table->cache.free_count) > 0);
     CHECK(dex_frames_whole(world.table));
     engine_close_co(&world.table->base, world.member.session);
     dex_leave_co(&world.member);

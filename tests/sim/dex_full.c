@@ -3,6 +3,7 @@
  * over from its owner, and does not keep anybody from taking over.
  */
 #include "pool/block_fmt.h"
+#include "pool/pool_int.h"
 #include "sim/dex_world.h"
 #include "sim/numbered.h"
 
@@ -10,7 +11,7 @@ enum { PAGE_BYTES = 1024, KEYS_BEFORE = 1000, KEYS_MAX = 10000, TRIES = 100 };
 
 static struct world {
     struct fabric *owner;
-    const char *without;
+    const char *without, *with;
     uint64_t refused; /* the key that was; 0: none yet */
     bool done;
 } world;
@@ -22,7 +23,7 @@ struct member {
 
 static void come_co(struct member *self)
 {
-    CHECK_OK(dex_open_co(&self->base, "t", world.without));
+    CHECK_OK(dex_open_switched_co(&self->base, "t", world.without, world.with));
     CHECK_OK(engine_attach_co(self->base.table, self->base.session, &self->engine));
 }
 
@@ -121,18 +122,18 @@ static void heir_task(void *arg)
     world.done = true;
 }
 
-static void run(const char *without)
+static void run(const char *without, const char *with)
 {
     struct dex_world place;
     dex_world_build(&place, 5, 33);
-    world = (struct world){.owner = place.members[0], .without = without};
+    world = (struct world){.owner = place.members[0], .without = without, .with = with};
     dex_world_run(&place, owner_task, heir_task);
     CHECK(world.done);
 }
 
 int main(void)
 {
-    run(NULL);
-    run("cache,+offload-only"); /* changes that a memory node would not make */
+    run(NULL, NULL);
+    run("cache", "offload-only"); /* changes that a memory node would not make */
     return 0;
 }

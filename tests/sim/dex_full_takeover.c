@@ -9,6 +9,7 @@
 
 #include "pool/block_fmt.h"
 #include "pool/intent_fmt.h"
+#include "pool/pool_int.h"
 #include "sim/dex_world.h"
 #include "sim/numbered.h"
 
@@ -41,7 +42,7 @@ struct member {
 
 static void come_co(struct member *self)
 {
-    CHECK_OK(dex_open_co(&self->base, "t", "+small-log"));
+    CHECK_OK(dex_open_switched_co(&self->base, "t", NULL, "small-log"));
     CHECK_OK(engine_attach_co(self->base.table, self->base.session, &self->engine));
 }
 

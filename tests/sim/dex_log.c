@@ -4,6 +4,8 @@
  */
 #include "dex_log_world.h"
 #include "pool/block_fmt.h"
+#include "pool/checked_word.h"
+#include "pool/pool_int.h"
 
 enum { RECORDS_MAX = 40000, BYTES = 16 * 1024, LARGE_BYTES = 1024 * 1024 };
 
@@ -36,7 +38,7 @@ static struct dex_log *create_co(struct pool_session *session, uint32_t bytes)
     struct dex_log *log;
     appended = 0;
     CHECK_OK(dex_log_create_co(session, TABLE, bytes, &log));
-    CHECK_OK(dex_log_keep_co(log, session, true));
+    CHECK_OK(dex_log_retain_co(log, session, true));
     CHECK(dex_log_capacity(log) == bytes - DEX_LOG_HEADER);
     CHECK(dex_log_begin(log) == DEX_LOG_FIRST && dex_log_end(log) == DEX_LOG_FIRST);
     return log;
@@ -269,9 +271,9 @@ static void stale_co(struct pool_session *session, struct pool_session *other)
     log = create_co(session, DEX_LOG_BYTES_MIN);
     CHECK_EQ_U64(dex_log_address(log), address);
     CHECK_OK(dex_log_destroy_co(elsewhere, session, false));
-    poke_co(session, address + DEX_LOG_BEGIN, DEX_LOG_FIRST + 32 * 8);
+    poke_co(session, address + DEX_LOG_BEGIN, checked_word_pack(DEX_LOG_FIRST + 32 * 8));
     CHECK_EQ_U64(count_co(other, address), 0);
-    poke_co(session, address + DEX_LOG_BEGIN, DEX_LOG_FIRST);
+    poke_co(session, address + DEX_LOG_BEGIN, checked_word_pack(DEX_LOG_FIRST));
     same_records(log, 2);
     CHECK_OK(dex_log_wait_co(log, session, dex_log_end(log)));
     CHECK_EQ_U64(count_co(other, address), 2);
@@ -359,8 +361,13 @@ static void hostile_co(struct pool_session *session, struct pool_session *other)
                                       fabric_address_make(1, 42 << 20),
                                       FABRIC_DEVICE,
                                       fabric_address_make(9, 1 << 20)};
-    const uint64_t beginnings[] = {
-        0, 7, DEX_LOG_FIRST + 1, UINT64_MAX, UINT64_MAX - 7, (uint64_t)1 << 63};
+    const uint64_t beginnings[] = {0,
+                                   checked_word_pack(7),
+                                   checked_word_pack(DEX_LOG_FIRST + 1),
+                                   DEX_LOG_FIRST,
+                                   UINT64_MAX,
+                                   UINT64_MAX - 7,
+                                   (uint64_t)1 << 63};
 
     for (int i = 0; i < 30; i++)
         CHECK_OK(append(log));
@@ -374,9 +381,9 @@ static void hostile_co(struct pool_session *session, struct pool_session *other)
         poke_co(other, address + DEX_LOG_BEGIN, beginnings[i]);
         CHECK_STATUS(dex_log_replay_co(other, TABLE, address, count_one, NULL), PANDO_CORRUPT);
     }
-    poke_co(other, address + DEX_LOG_BEGIN, ((uint64_t)1 << 63) - 8);
+    poke_co(other, address + DEX_LOG_BEGIN, checked_word_pack(CHECKED_WORD_MAX - 7));
     CHECK_EQ_U64(count_co(other, address), 0);
-    poke_co(other, address + DEX_LOG_BEGIN, DEX_LOG_FIRST);
+    poke_co(other, address + DEX_LOG_BEGIN, checked_word_pack(DEX_LOG_FIRST));
     for (int i = 0; i < 6; i++) { /* each word that the cell covers, and its header */
         uint64_t word = peek_co(other, address + 8 * (uint64_t)i);
         poke_co(other, address + 8 * (uint64_t)i, word ^ (uint64_t)1 << rt_random() % 64);

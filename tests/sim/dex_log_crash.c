@@ -7,6 +7,8 @@
  *   test_sim_dex_log_crash [FIRST LAST] [--trace]   seeds; a failing one is printed
  */
 #include "dex_log_world.h"
+#include "pool/checked_word.h"
+#include "pool/pool_int.h"
 
 enum {
     TASKS = 4,
@@ -146,7 +148,7 @@ static void owner_task(void *arg)
     if (pool_session_open_co(run.pool, &session) != PANDO_OK)
         goto end_pool;
     if (dex_log_create_co(session, TABLE, BYTES, &run.log) == PANDO_OK) {
-        bool kept = dex_log_keep_co(run.log, session, true) == PANDO_OK;
+        bool kept = dex_log_retain_co(run.log, session, true) == PANDO_OK;
         if (kept && !owner_dead())
             run.address = dex_log_address(run.log);
         run.threads_running = kept ? THREADS : 0;
@@ -208,6 +210,7 @@ static struct replay replay_co(struct pool_session *session)
     struct fabric_op read =
         fabric_read(fabric_address_offset(run.address) + DEX_LOG_BEGIN, &begin, sizeof(begin));
     CHECK_OK(pool_submit_co(session, fabric_address_node(run.address), &read, 1));
+    CHECK(checked_word_unpack(begin, &begin));
     enum pando_status status = dex_log_replay_co(session, TABLE, run.address, replay_one, &replay);
     if (run.violation == NULL && status != PANDO_OK)
         violate(pando_status_text(status));

@@ -6,7 +6,7 @@
 #define TESTS_SIM_DEX_LOG_WORLD_H
 
 #include "sim/pool_world.h"
-#include "tree/dex/log.h"
+#include "tree/dex/log/log.h"
 
 enum { MEMORIES = 2, CLIENTS = 2, THREADS = 2, TABLE = 7, EPOCH = 3 };
 

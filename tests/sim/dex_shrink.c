@@ -6,7 +6,7 @@
  */
 #include "sim/dex_world.h"
 #include "sim/numbered.h"
-#include "tree/dex/dex_int.h"
+#include "tree/dex/tree.h"
 
 enum { KEYS = 6400, STEP = 100 };
 
@@ -51,7 +51,7 @@ static void end_co(struct user *self)
 
 static const uint8_t *root_page(const struct user *self)
 {
-    return frame_bytes(&self->table->frames, self->table->root_frame);
+    return frame_bytes(&self->table->cache.frames, self->table->root_frame);
 }
 
 static uint64_t number_of(struct slice key)
@@ -68,7 +68,7 @@ static enum pando_status get_co(struct user *self, uint64_t number)
     return engine_get_co(self->engine, number_key(number, &key), &value, sizeof(value), &size);
 }
 
-/* Splits the root's last child by puts into its first leaf; the root is not told. */
+/* Splits the root's last child by puts into its first leaf; there is no slot for telling the root. */
 static uint64_t split_last_co(struct user *self)
 {
     const struct page_layout *layout = &self->table->layout;
@@ -80,12 +80,15 @@ static uint64_t split_last_co(struct user *self)
     uint64_t first = number_of(page_key(layout, root_page(self), 1, room));
     uint64_t word = page_child(layout, root_page(self), 1);
     fabric_address last =
-        frame_swizzled(word) ? frame_at(&self->table->frames, (uint32_t)word)->address : word;
+        frame_swizzled(word) ? frame_at(&self->table->cache.frames, (uint32_t)word)->address : word;
     CHECK_OK(dex_read_co(dex_of(self->engine), last, self->page));
     for (uint64_t number = first; page_no_high(self->page); number++) {
         CHECK(number < first + 20 * STEP * STEP);
-        CHECK_OK(engine_put_co(self->engine, number_key(number, &key), slice_of(&key, 8),
-                               ENGINE_UPSERT));
+        pool_fail_allocations(self->member.pool, 3, UINT64_MAX);
+        enum pando_status status =
+            engine_put_co(self->engine, number_key(number, &key), slice_of(&key, 8), ENGINE_UPSERT);
+        pool_fail_allocations(self->member.pool, 0, 0);
+        CHECK(status == PANDO_OK || status == PANDO_FULL);
         CHECK_OK(dex_read_co(dex_of(self->engine), last, self->page));
     }
     CHECK_EQ_U64(page_pairs(root_page(self)), 2);
@@ -131,11 +134,12 @@ static void cut_root_co(struct user *self)
                                  .high = page_key(layout, scratch->image, 1, room)};
     page_init(layout, &header, scratch->page);
     CHECK(page_append(layout, scratch->page, scratch->image, 0, 1));
-    struct dex_change change = {.images = {scratch->page}, .count = 1};
-    CHECK_OK(dex_change_co(engine, scratch, &change));
-    frame_latch_co(frame_at(&self->table->frames, self->table->root_frame));
-    dex_replace_co(engine, self->table->root_frame, scratch->page);
-    frame_give(frame_at(&self->table->frames, self->table->root_frame), true);
+    struct dex_page_write change = {.images = {scratch->page}, .count = 1};
+    CHECK_OK(dex_write_pages_co(engine, scratch, &change));
+    frame_latch_co(&self->table->cache.frames,
+                   frame_at(&self->table->cache.frames, self->table->root_frame));
+    dex_relink_children_co(engine, self->table->root_frame, scratch->page);
+    frame_give_changed(frame_at(&self->table->cache.frames, self->table->root_frame));
     dex_scratch_give(engine, scratch);
 }
 

@@ -4,9 +4,10 @@
  * would be carried out once more after later changes. An intent of another change in that slot stays.
  */
 #include "pool/intent.h"
+#include "pool/pool_int.h"
 #include "sim/dex_world.h"
 #include "tree/dex/dex_int.h"
-#include "tree/dex/offload_fmt.h"
+#include "tree/dex/pushdown/pushdown_fmt.h"
 
 enum { PAGE = 1024 };
 
@@ -33,29 +34,29 @@ static struct fabric_endpoint *node_of(struct owner *self)
 static bool put_co(struct owner *self, uint64_t lsn)
 {
     const struct page_layout *layout = &self->engine->table->layout;
-    uint8_t page[PAGE], body[sizeof(struct dex_work_request) + 16];
-    struct dex_work_reply reply;
+    uint8_t page[PAGE], body[sizeof(struct dex_pushdown_request) + 16];
+    struct dex_pushdown_reply reply;
 
     CHECK_OK(dex_read_co(self->engine, self->engine->table->root, page));
-    struct dex_work_request head = {.engine = DEX_WORK,
-                                    .operation = DEX_WORK_PUT,
-                                    .table = self->engine->table->id,
-                                    .level = page_level(page),
-                                    .page = self->engine->table->root,
-                                    .epoch = EPOCH,
-                                    .lsn = lsn,
-                                    .slot = self->slot,
-                                    .page_bytes = layout->page_bytes,
-                                    .key_size = layout->key_size,
-                                    .value_size = layout->value_size,
-                                    .key_max = layout->key_max,
-                                    .value_max = layout->value_max,
-                                    .key_bytes = 8,
-                                    .value_bytes = 8};
+    struct dex_pushdown_request head = {.engine = DEX_PUSHDOWN,
+                                        .operation = DEX_PUSHDOWN_PUT,
+                                        .table = self->engine->table->id,
+                                        .level = page_level(page),
+                                        .page = self->engine->table->root,
+                                        .epoch = EPOCH,
+                                        .lsn = lsn,
+                                        .slot = self->slot,
+                                        .page_bytes = layout->page_bytes,
+                                        .key_size = layout->key_size,
+                                        .value_size = layout->value_size,
+                                        .key_max = layout->key_max,
+                                        .value_max = layout->value_max,
+                                        .key_bytes = 8,
+                                        .value_bytes = 8};
     memcpy(body, &head, sizeof(head));
     memcpy(body + sizeof(head), &key, 8);
     memcpy(body + sizeof(head) + 8, &lsn, 8);
-    CHECK_OK(fabric_call_co(node_of(self), POOL_WORK, slice_of(body, sizeof(body)), &reply,
+    CHECK_OK(fabric_call_co(node_of(self), POOL_PUSHDOWN, slice_of(body, sizeof(body)), &reply,
                             sizeof(reply), NULL));
     self->leaf = reply.leaf;
     return reply.repeated == 1;

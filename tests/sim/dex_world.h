@@ -8,7 +8,7 @@
 #include "engine/engine.h"
 #include "sim/pool_world.h"
 #include "tree/dex/dex.h"
-#include "tree/dex/memory_side.h"
+#include "tree/dex/pushdown/memory_side.h"
 
 static const uint64_t LEASE_NS = 2 * RT_NS_PER_MS;
 
@@ -22,7 +22,8 @@ static inline void dex_world_build_on(struct dex_world *world, uint64_t seed, si
                                       const struct sim_nic_model *model)
 {
     struct fabric_sim_options options = {.seed = seed, .model = model};
-    struct memnode_options memnode = {.grace_ns = LEASE_NS, .seed = 100, .work = dex_memory_work};
+    struct memnode_options memnode = {
+        .grace_ns = LEASE_NS, .seed = 100, .work = dex_memory_pushdown};
     char error[256];
 
     log_set_level(LOG_LEVEL_ERROR);
@@ -63,13 +64,20 @@ static inline void dex_join_co(struct fabric *fabric, struct dex_member *self)
     CHECK_OK(pool_session_open_co(self->pool, &self->session));
 }
 
-static inline enum pando_status dex_open_co(struct dex_member *self, const char *name,
-                                            const char *without)
+static inline enum pando_status dex_open_switched_co(struct dex_member *self, const char *name,
+                                                     const char *without, const char *with)
 {
-    struct engine_config config = {.kept = true, .cache_bytes = 1 << 20, .without = without};
+    struct engine_config config = {
+        .kept = true, .cache_bytes = 1 << 20, .without = without, .with = with};
     char error[256] = "";
     return engine_open_co(&dex_engine, self->session, name, &config, &self->table, error,
                           sizeof(error));
+}
+
+static inline enum pando_status dex_open_co(struct dex_member *self, const char *name,
+                                            const char *without)
+{
+    return dex_open_switched_co(self, name, without, NULL);
 }
 
 static inline void dex_leave_co(struct dex_member *self)

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "fabric/sim/fabric_sim.h"
 #include "lib/check.h"
+#include "lib/fence.h"
 
 enum { MEMBER = 5, LIVES = 2 * 65536 + 40000, FENCE_EVERY = 45000, LOOK_EVERY = 1000 };
 
@@ -16,6 +17,8 @@ static struct fabric_endpoint *connect_as_co(unsigned life)
     struct fabric_endpoint *endpoint;
     fabric_set_identity(client, (struct fabric_identity){MEMBER, (uint16_t)life});
     CHECK_OK(fabric_connect_co(client, 0, &endpoint));
+    fabric_note_member(memory,
+                       (struct fabric_identity){MEMBER, (uint16_t)life}); /* as by its pass */
     return endpoint;
 }
 
@@ -35,14 +38,14 @@ static void lives_task(void *arg)
     unsigned fenced = 0;
 
     CHECK_OK(fabric_connect_co(recoverer, 0, &judge));
-    CHECK_OK(fabric_fence_co(judge, (struct fabric_identity){MEMBER + 1, 0}));
+    CHECK_OK(fence_co(judge, (struct fabric_identity){MEMBER + 1, 0}));
     for (unsigned life = 1; life <= LIVES; life++) {
         struct fabric_endpoint *endpoint = connect_as_co(life);
         struct fabric_op read = fabric_read(at, &word, sizeof(word));
         CHECK_OK(fabric_submit_co(endpoint, &read, 1));
         if (life % FENCE_EVERY == 100) {
             struct fabric_op write = fabric_write(at, &life, sizeof(life));
-            CHECK_OK(fabric_fence_co(judge, (struct fabric_identity){MEMBER, (uint16_t)life}));
+            CHECK_OK(fence_co(judge, (struct fabric_identity){MEMBER, (uint16_t)life}));
             CHECK_STATUS(fabric_submit_co(endpoint, &write, 1), PANDO_FENCED);
             fenced = life;
             refused_co(life);
@@ -84,7 +87,7 @@ int main(void)
     for (unsigned life = 1; life <= LIVES; life++) {
         late.incarnation = (uint16_t)life;
         CHECK(!fabric_fenced(memory, late));
-        fabric_saw(memory, late);
+        fabric_note_member(memory, late);
     }
     fabric_sim_destroy(net);
     return 0;

@@ -2,9 +2,9 @@
  * What finds no room gives back what it has taken: a load of more than the pool holds, with blobs and
  * without, and a long value of which only some segments fit.
  */
+#include "blob/blob.h"
 #include "sim/dex_world.h"
 #include "sim/numbered.h"
-#include "tree/blob/blob.h"
 #include "tree/sherman/sherman.h"
 
 enum {
@@ -92,7 +92,7 @@ static void blobs_co(struct dex_member *self)
     while (room % segments == 0)
         segments++;
     CHECK(segments <= SEGMENTS_MAX);
-    struct slice value = slice_of(bytes, (segments - 1) * SEGMENT_BYTES);
+    struct slice value = slice_of(bytes, (size_t)segments * BLOB_SEGMENT_VALUE);
     enum pando_status status = PANDO_OK;
     for (; status == PANDO_OK && count < BLOBS_MAX; count++)
         status = blob_write_co(self->session, TABLE, key, value, &blobs[count]);

@@ -1,10 +1,12 @@
 /*
- * A memory node whose lock table lies on its card comes back without it (R11, R16). Who held a lock there
- * must neither write under it any more nor release it, since another may have it; and what it had begun
- * under an intent is finished before anybody is let in, and stays locked until it is recovered.
+ * A memory node whose lock table lies on its card comes back without it (rules resolve-unknown,
+ * new-incarnation). Who held a lock there must neither write under it any more nor release it,
+ * since another may have it; and what it had begun under an intent is finished before anybody is
+ * let in, and stays locked until it is recovered.
  */
 #include "lib/broken.h"
 #include "pool/intent.h"
+#include "pool/pool_int.h"
 #include "sim/pool_world.h"
 
 enum { BLOCK_BYTES = 256 };

@@ -1,14 +1,15 @@
 /*
- * Nothing is left behind when the answer of a list is lost after the list was carried out (R4): not of long
- * values that are written and freed, whichever answer it is, and not of maps, which two members replace in
- * turn, so that who has lost an answer often finds that its map has been replaced, or never was in force.
+ * Nothing is left behind when the answer of a list is lost after the list was carried out
+ * (rule failed-lists-linger): not of long values that are written and freed, whichever answer it
+ * is, and not of maps, which two members replace in turn, so that who has lost an answer often
+ * finds that its map has been replaced, or never was in force.
  *
  *   test_sim_lost_answers [FIRST LAST]     seeds
  */
+#include "blob/blob.h"
+#include "owners/map.h"
 #include "pool/block_fmt.h"
 #include "sim/dex_world.h"
-#include "tree/blob/blob.h"
-#include "tree/dex/map.h"
 
 enum { TABLE = 77, CHUNKS = 16, SEGMENT_BYTES = 1 << 18, LISTS = 20, SWAPS = 300 };
 

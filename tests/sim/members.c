@@ -1,11 +1,12 @@
 /*
- * Who is declared dead, and who is not (R13, R14): nobody that lives is, after an outage of the node
- * that holds the heartbeats, nor after a stop of those who watch; nobody whose lease is valid by its
- * own clock ever is; nobody is while it leaves, however long that takes; and members that recover each
- * other are recovered by a third.
+ * Who is declared dead, and who is not (rules heartbeat-lease, member-recovery): nobody that lives
+ * is, after an outage of the node that holds the heartbeats, nor after a stop of those who watch;
+ * nobody whose lease is valid by its own clock ever is; nobody is while it leaves, however long
+ * that takes; and members that recover each other are recovered by a third.
  *
  *   test_sim_members [FIRST LAST]     seeds
  */
+#include "pool/broken.h"
 #include "sim/pool_world.h"
 
 enum { CLIENTS = 4 };
@@ -257,6 +258,7 @@ static void mutual_scenario(void *arg)
 
     while (world.joined < CLIENTS)
         rt_sleep_co(LEASE_NS / 8);
+    pool_broken.judge = true; /* both are alive when they begin */
     fabric_sim_kill_at(a->fabric, fabric_sim_posted(a->fabric) + 2 + random_ns(20));
     fabric_sim_kill_at(b->fabric, fabric_sim_posted(b->fabric) + 2 + random_ns(20));
     for (int i = 0; i < 2; i++)
@@ -296,6 +298,7 @@ static void run_seed(size_t which, uint64_t seed)
     for (int i = 0; i < 2; i++)
         world.clients[i].no_recovery = scenarios[which].fn == mutual_scenario;
     run(scenarios[which].fn);
+    pool_broken.judge = false;
     if (world.violation != NULL)
         CHECK_FAIL("%s, seed %llu: %s", scenarios[which].name, (unsigned long long)seed,
                    world.violation);

@@ -17,7 +17,8 @@ static struct world {
 
 static enum pando_status open_node(struct fabric *fabric, struct memnode **out)
 {
-    struct memnode_options options = {.grace_ns = LEASE_NS, .seed = 100, .work = dex_memory_work};
+    struct memnode_options options = {
+        .grace_ns = LEASE_NS, .seed = 100, .work = dex_memory_pushdown};
     char error[256] = "";
     enum pando_status status = memnode_open(fabric, &options, out, error, sizeof(error));
     if (status != PANDO_OK)

@@ -1,6 +1,7 @@
 /*
- * R22: what a READ brings later than 100 ms after it was posted is not believed but READ again, however the engine came
- * to READ it; what comes sooner is. The process is paused at each list of an operation in turn.
+ * stale-read-limit (R22): what a READ brings later than 100 ms after it was posted is not believed
+ * but READ again, however the engine came to READ it; what comes sooner is. The process is paused
+ * at each list of an operation in turn.
  */
 #include "lib/broken.h"
 #include "sim/dex_world.h"

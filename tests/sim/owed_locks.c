@@ -1,8 +1,8 @@
 /*
- * A lock that a living member may hold is released in the end (R11). The member's link to the memory node
- * is cut for longer than any patience while it takes the lock or releases it, at a random moment, so that
- * the CAS or the WRITE may have been carried out and nobody knows. After the link is healed others get
- * the lock within a lease, and the member is still one.
+ * A lock that a living member may hold is released in the end (rule resolve-unknown). The member's
+ * link to the memory node is cut for longer than any patience while it takes the lock or releases
+ * it, at a random moment, so that the CAS or the WRITE may have been carried out and nobody knows.
+ * After the link is healed others get the lock within a lease, and the member is still one.
  *
  *   test_sim_owed_locks [FIRST LAST]     seeds
  */

@@ -4,10 +4,11 @@
  * and the node that is down, wait until the recovery has come there, too.
  */
 #include "engine/engine.h"
+#include "pool/pool_int.h"
 #include "sim/numbered.h"
 #include "sim/pool_world.h"
 #include "tree/dex/dex.h"
-#include "tree/dex/memory_side.h"
+#include "tree/dex/pushdown/memory_side.h"
 
 enum { KEYS = 60, PATIENCE_LEASES = 8 };
 
@@ -160,7 +161,7 @@ static void killer_task(void *arg)
 static void run(bool cut)
 {
     struct pool_world_options options = {.net = {.seed = 1},
-                                         .memnode = {.seed = 7, .work = dex_memory_work},
+                                         .memnode = {.seed = 7, .work = dex_memory_pushdown},
                                          .memories = 2,
                                          .clients = 2,
                                          .memory_bytes = 160 << 20,

@@ -17,6 +17,7 @@ enum {
 };
 
 static const uint64_t LEASE_NS = 2 * RT_NS_PER_MS;
+static const uint64_t CALL_NS = 2 * LEASE_NS; /* until a call that nobody answers has failed */
 static const uint64_t SLEEP_NS =
     3 * RT_NS_PER_MS; /* longer than an answer waits between two looks */
 
@@ -100,7 +101,8 @@ static enum pando_status answer(void *context, struct pool_session *session,
 
 static void build(uint64_t seed, unsigned threads, bool chaos)
 {
-    struct fabric_sim_options options = {.seed = seed, .model = sim_nic_model("cx5")};
+    struct fabric_sim_options options = {
+        .seed = seed, .model = sim_nic_model("cx5"), .call_ns = CALL_NS};
     struct memnode_options memory = {.grace_ns = LEASE_NS, .seed = 1};
     char error[256];
 
@@ -307,14 +309,14 @@ static void check_no_more_co(struct node *self, struct node *other)
     while (other->running == 0)
         rt_sleep_co(RT_NS_PER_US);
     uint64_t begin_ns = rt_now_ns();
-    pool_answer_no_more_co(other->pool, TABLE);
+    pool_answer_stop_co(other->pool, TABLE);
     CHECK_EQ_U64(other->running, 0);
     CHECK(rt_now_ns() - begin_ns > SLEEP_NS / 2);
     CHECK_STATUS(add_co(self, other->identity, 1), PANDO_STALE);
     while (self->answered == 0)
         rt_sleep_co(RT_NS_PER_US);
     CHECK_EQ_U64(self->answered, 1000);
-    pool_answer_no_more_co(other->pool, TABLE); /* nobody: nothing to wait for */
+    pool_answer_stop_co(other->pool, TABLE); /* nobody: nothing to wait for */
     CHECK_OK(pool_answer(other->pool, TABLE, answer, other));
     CHECK_OK(add_co(self, other->identity, 1));
 }
@@ -330,6 +332,44 @@ static void check_cut_co(struct node *self, struct node *other)
     fabric_sim_heal(world.net, a, b);
     rt_sleep_co(LEASE_NS / 2);
     CHECK_OK(add_co(self, other->identity, 1));
+}
+
+/* Calls it all the time for that long. How many tries to connect were begun. */
+static unsigned tries_co(struct node *self, struct node *other, uint64_t duration_ns)
+{
+    unsigned tries = 0, unheard = fabric_sim_unheard(world.net);
+    uint64_t end_ns = rt_now_ns() + duration_ns;
+    while (rt_now_ns() < end_ns) {
+        uint64_t begin_ns = rt_now_ns();
+        CHECK_STATUS(add_co(self, other->identity, 1), PANDO_NOT_FOUND);
+        CHECK(rt_now_ns() - begin_ns < CALL_NS / 4);
+        unsigned now = fabric_sim_unheard(world.net);
+        tries += now > unheard;
+        unheard = now;
+        rt_sleep_co(LEASE_NS / 16);
+    }
+    return tries;
+}
+
+/* What is sent to it is lost without a word: only the first try to connect is waited for, and the pauses between the
+ * others grow to 16 leases. When one has succeeded they begin anew. */
+static void check_silence_co(struct node *self, struct node *other)
+{
+    uint16_t a = fabric_self(self->fabric), b = fabric_self(other->fabric);
+    for (int i = 0; i < 2; i++) {
+        fabric_sim_silence(world.net, a, b);
+        CHECK_STATUS(add_co(self, other->identity, 1), PANDO_TIMEOUT);
+        CHECK_STATUS(add_co(self, other->identity, 1), PANDO_NOT_FOUND);
+        unsigned soon = tries_co(self, other, 15 * LEASE_NS);
+        CHECK(soon == 4); /* after pauses of 1/4, 1/2, 1 and 2 leases; each takes two */
+        unsigned late = tries_co(self, other, 60 * LEASE_NS);
+        CHECK(late == 4); /* 4, 8, 16 and 16 */
+        fabric_sim_heal(world.net, a, b);
+        uint64_t begin_ns = rt_now_ns();
+        while (add_co(self, other->identity, 1) != PANDO_OK)
+            rt_sleep_co(LEASE_NS / 8);
+        CHECK(rt_now_ns() - begin_ns < 18 * LEASE_NS);
+    }
 }
 
 static void killed_task(void *arg)
@@ -408,6 +448,7 @@ static void all_task(void *arg)
     check_refusals_co(self, other);
     check_no_more_co(self, other);
     check_cut_co(self, other);
+    check_silence_co(self, other);
     check_kill_co(self, other);
     check_fenced_caller_co(self, other);
     world.done = 1;

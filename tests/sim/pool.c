@@ -8,7 +8,7 @@
  *   test_sim_pool --break WHAT FIRST LAST    with something broken on purpose; exits 0 if it was
  * noticed
  */
-#include "pool/pool.h"
+#include "pool/pool_int.h"
 
 #include "pool/block_fmt.h"
 #include "pool/cell.h"

@@ -11,7 +11,7 @@
 #include "pool/memnode.h"
 #include "pool/pool.h"
 
-enum { POOL_WORLD_MEMORIES_MAX = 3, POOL_WORLD_CLIENTS_MAX = 5, POOL_WORLD_CLIENT = 0x8000 };
+enum { POOL_WORLD_MEMORIES_MAX = 4, POOL_WORLD_CLIENTS_MAX = 5, POOL_WORLD_CLIENT = 0x8000 };
 
 /* ---- single nodes ---------------------------------------------------------------------------- */
 
@@ -98,14 +98,19 @@ static inline void pool_world_build(struct pool_world *world,
 }
 
 /* Two small memory nodes, and two compute nodes. */
+static inline struct pool_world_options pool_world_pair(uint64_t lease_ns)
+{
+    return (struct pool_world_options){.net = {.seed = 5},
+                                       .memnode = {.seed = 100},
+                                       .memories = 2,
+                                       .clients = 2,
+                                       .memory_bytes = 42 << 20,
+                                       .lease_ns = lease_ns};
+}
+
 static inline void pool_world_build_pair(struct pool_world *world, uint64_t lease_ns)
 {
-    struct pool_world_options options = {.net = {.seed = 5},
-                                         .memnode = {.seed = 100},
-                                         .memories = 2,
-                                         .clients = 2,
-                                         .memory_bytes = 42 << 20,
-                                         .lease_ns = lease_ns};
+    struct pool_world_options options = pool_world_pair(lease_ns);
     pool_world_build(world, &options);
 }
 

@@ -3,6 +3,7 @@
  * sweep: the memory node does not count more blocks of a chunk than there are.
  */
 #include "pool/block_fmt.h"
+#include "pool/pool_int.h"
 #include "sim/dex_world.h"
 
 enum { BLOCK = 128 * 1024, BLOCKS = POOL_CHUNK_BYTES / BLOCK, RETURNED = BLOCKS - 1 };
@@ -37,12 +38,14 @@ static void member_task(void *arg)
         claim_co(&self, &blocks[i]);
     }
     memcpy(request.blocks, blocks, sizeof(request.blocks));
+    memcpy(request.head.pass, self.pool->pass.seal, sizeof(request.head.pass));
     CHECK_OK(fabric_call_co(pool_endpoint(self.session, 0), POOL_RETURN,
                             slice_of(&request, sizeof(request)), NULL, 0, NULL));
     for (unsigned i = 0; i < RETURNED; i++)
         claim_co(&self, &blocks[i]);
     struct pool_sweep_request sweep = {.member = pool_identity(self.pool).member,
                                        .incarnation = pool_identity(self.pool).incarnation};
+    memcpy(sweep.pass, self.pool->pass.seal, sizeof(sweep.pass));
     CHECK_OK(fabric_call_co(pool_endpoint(self.session, 0), POOL_SWEEP,
                             slice_of(&sweep, sizeof(sweep)), NULL, 0, NULL));
     dex_leave_co(&self);

@@ -1,12 +1,12 @@
 /*
- * Flipped bits anywhere in a Sherman table whose users all live: every answer is right or CORRUPT, in
- * bounded time, other keys go on, and verify names the node. Nothing is ever mended: when the bit is back,
- * everything is as it was.
+ * Flipped bits anywhere in a Sherman table whose users all live, and in the directory's word for its root: every answer is right or CORRUPT,
+ * in bounded time, other keys go on, and verify names the node. Nothing is ever repaired: when the
+ * bit is back, everything is as it was.
  */
 #include "base/prng.h"
 #include "sim/dex_world.h"
 #include "sim/numbered.h"
-#include "tree/node/node_fmt.h"
+#include "tree/blink/node/node_fmt.h"
 #include "tree/sherman/sherman.h"
 
 enum { KEYS = 600, NODE_BYTES = 512, ROUNDS = 60, SAMPLES = 12 };
@@ -146,21 +146,81 @@ static void round_co(uint64_t heap)
     CHECK_OK(verify_co(error, sizeof(error)));
 }
 
-static void member_task(void *arg)
+/* ---- the root's word in the directory -------------------------------------------------------- */
+
+static enum pando_status open_co(struct dex_member *self, char *error, size_t error_bytes)
 {
     struct engine_config config = {.cache_bytes = 1 << 20};
+    enum pando_status status = engine_open_co(&sherman_engine, self->session, "t", &config,
+                                              &self->table, error, error_bytes);
+    if (status == PANDO_OK)
+        CHECK_OK(engine_attach_co(self->table, self->session, &engine));
+    return status;
+}
+
+static void close_co(struct dex_member *self)
+{
+    engine_detach_co(engine);
+    engine_close_co(self->table, self->session);
+}
+
+static void verify_names_root_co(uint64_t word)
+{
+    char error[4096], where[64];
+    CHECK_STATUS(verify_co(error, sizeof(error)), PANDO_CORRUPT);
+    snprintf(where, sizeof(where), "memory node 0, offset 0x%" PRIx64 ",", word);
+    if (strstr(error, where) == NULL)
+        CHECK_FAIL("a damaged root at %" PRIx64 " was called:\n  %s", word, error);
+}
+
+/* Whoever knows the root goes on; whoever has to read it answers CORRUPT, and so does an open. */
+static void root_flip_co(struct dex_member *self, uint64_t word, unsigned bit)
+{
+    char error[256];
+    bool known = bit % 4 == 0;
+
+    CHECK_OK(open_co(self, error, sizeof(error)));
+    if (known)
+        CHECK(get_co(1));
+    flip(word, bit);
+    for (unsigned i = 0; i < SAMPLES; i++) {
+        put_co(prng_below(&prng, KEYS));
+        CHECK(get_co(prng_below(&prng, KEYS)) == known);
+    }
+    if (!known)
+        scan_co();
+    if (bit % 8 == 0)
+        verify_names_root_co(word);
+    close_co(self);
+    CHECK_STATUS(open_co(self, error, sizeof(error)), PANDO_CORRUPT);
+    CHECK(strstr(error, "table 't'") != NULL);
+    flip(word, bit);
+    CHECK_OK(open_co(self, error, sizeof(error)));
+    for (uint64_t i = 0; i < KEYS; i += 7)
+        CHECK(get_co(i));
+    close_co(self);
+}
+
+static void member_task(void *arg)
+{
     struct dex_member self;
+    struct pool_entry entry;
+    unsigned slot;
     char error[256];
 
     dex_join_co(arg, &self);
     CHECK_OK(engine_create_co(&sherman_engine, self.session, "t", &shapes[shape_index]));
-    CHECK_OK(engine_open_co(&sherman_engine, self.session, "t", &config, &self.table, error,
-                            sizeof(error)));
-    CHECK_OK(engine_attach_co(self.table, self.session, &engine));
+    CHECK_OK(open_co(&self, error, sizeof(error)));
     for (uint64_t i = 0; i < KEYS; i++)
         put_co(i);
     for (unsigned i = 0; i < ROUNDS; i++)
         round_co(pool_superblock(self.pool, 0)->heap_offset);
+    close_co(&self);
+    CHECK_OK(pool_table_open_co(self.session, "t", &slot, &entry));
+    for (unsigned bit = 0; bit < 64; bit++)
+        root_flip_co(&self, fabric_address_offset(pool_root_address(self.pool, slot)), bit);
+    CHECK_OK(open_co(&self, error, sizeof(error)));
+    CHECK_OK(verify_co(error, sizeof(error)));
     dex_end_co(&self, engine);
     done++;
 }

@@ -1,9 +1,10 @@
 /*
- * R21: the sibling of a split is not believed before the split is done, neither by readers nor by writers,
- * though a stale pointer leads to it: a leaf is merged away and its block is used again for the sibling of a
- * split of the same keys, while another client still has the address in its cache. The splitter is killed, or
- * paused, between the write of the sibling and that of the node. What the other client then writes is there
- * for everybody. Likewise the leaves of a load that dies before its root is in place: nobody finds them.
+ * unlinked-sibling (R21): the sibling of a split is not believed before the split is done, neither
+ * by readers nor by writers, though a stale pointer leads to it: a leaf is merged away and its
+ * block is used again for the sibling of a split of the same keys, while another client still has
+ * the address in its cache. The splitter is killed, or paused, between the write of the sibling and
+ * that of the node. What the other client then writes is there for everybody. Likewise the leaves
+ * of a load that dies before its root is in place: nobody finds them.
  */
 #include "sim/dex_world.h"
 #include "sim/numbered.h"
@@ -89,13 +90,13 @@ static void splitter_task(void *arg)
 static void learn_co(struct engine *engine)
 {
     struct sherman *self = sherman_of(engine);
-    struct scratch *scratch = scratch_take(self);
+    struct blink_scratch *scratch = blink_scratch_take(&self->blink);
     uint64_t key, value;
     size_t size;
     for (uint64_t i = 0; i < KEYS; i++)
         CHECK_OK(engine_get_co(engine, number_key(i, &key), &value, sizeof(value), &size));
-    CHECK_OK(sherman_locate_co(self, number_key(LAST, &key), 0, scratch->node, &block));
-    scratch_give(self, scratch);
+    CHECK_OK(blink_locate_co(&self->blink, number_key(LAST, &key), 0, scratch->node, &block));
+    blink_scratch_give(&self->blink, scratch);
 }
 
 /* The moment at which the block is part of the table again. */

@@ -4,8 +4,10 @@
  */
 #include <stddef.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "pool/block_fmt.h"
+#include "pool/pool_int.h"
 #include "sim/pool_world.h"
 
 enum { BLOCK_BYTES = 4096 };
@@ -28,14 +30,22 @@ static void restart(unsigned i, bool keep)
     restart_as(i, keep, false);
 }
 
-static void run(rt_fn main)
+/* Endpoints to a node that was killed break after `break_ns`, 0 for what is usual. */
+static void run_breaking(rt_fn main, uint64_t break_ns)
 {
+    struct pool_world_options options = pool_world_pair(LEASE_NS);
+    options.net.break_ns = break_ns;
     done = 0;
-    pool_world_build_pair(&place, LEASE_NS);
+    pool_world_build(&place, &options);
     pool_world_spawn(&place, 0, main);
     CHECK(pool_world_ends(&place, 600 * RT_NS_PER_S));
     CHECK(done == 1);
     pool_world_destroy(&place);
+}
+
+static void run(rt_fn main)
+{
+    run_breaking(main, 0);
 }
 
 static enum pando_status join_co(struct fabric *fabric, uint64_t expected, struct pool **pool,
@@ -91,11 +101,17 @@ static void empty_task(void *arg)
         CHECK_STATUS(pool_submit_co(session, 1, &read, 1), PANDO_BROKEN);
         CHECK_STATUS(pool_submit_co(session, 1, &write, 1), PANDO_BROKEN);
     }
+    /* The node itself has refused them, each time. */
+    uint64_t refusals = fabric_window_refusals(place.memory[1]);
+    CHECK(refusals >= 6);
     struct pool_session *another;
     CHECK_STATUS(pool_session_open_co(pool, &another), PANDO_BROKEN);
+    CHECK(fabric_window_refusals(place.memory[1]) > refusals);
+    refusals = fabric_window_refusals(place.memory[1]);
     CHECK_OK(fabric_self_read(place.memory[1], at, &seen, sizeof(seen)));
     CHECK(seen == 0);
     refused_co(place.clients[1], 0, "memory node 1 has come back empty");
+    CHECK(fabric_window_refusals(place.memory[1]) > refusals);
     refused_co(place.clients[1], 0, "pando memory --replace 1");
     CHECK(!pool_fenced(pool));
 
@@ -131,6 +147,80 @@ static void first_task(void *arg)
     CHECK_OK(join_co(arg, 0, &pool, error));
     CHECK(pool_id(pool) != id);
     pool_leave_co(pool);
+    done++;
+}
+
+/* ---- what a node says ------------------------------------------------------------------------ */
+
+static char log_path[] = "/tmp/pando-windows-XXXXXX";
+
+/* How many lines with these words are in the log. */
+static unsigned said(const char *words)
+{
+    char line[LOG_LINE_MAX + 1];
+    unsigned lines = 0;
+    FILE *file = fopen(log_path, "re");
+    CHECK(file != NULL);
+    while (fgets(line, sizeof(line), file) != NULL)
+        lines += strstr(line, words) != NULL;
+    fclose(file);
+    return lines;
+}
+
+static void refuse_co(struct fabric *from, uint16_t node, uint64_t expected)
+{
+    struct fabric_endpoint *endpoint;
+    CHECK_STATUS(fabric_connect_window_co(from, node, expected, &endpoint), PANDO_INVALID);
+}
+
+static void admit_co(struct fabric *from, uint16_t node, uint64_t expected)
+{
+    struct fabric_endpoint *endpoint;
+    CHECK_OK(fabric_connect_window_co(from, node, expected, &endpoint));
+    fabric_disconnect_co(endpoint);
+}
+
+static void says_task(void *arg)
+{
+    enum { TRIES = 50 };
+    uint64_t second = fabric_window_id(place.memory[1]), foreign = 99;
+    const uint64_t id_at =
+        fabric_window_first(place.memory[1]) + offsetof(struct pool_superblock, pool_id);
+    unsigned before = said("refused a client");
+
+    /* Who expects the window that there is, or none, is let in; so is any at a member. */
+    admit_co(arg, 1, second);
+    admit_co(arg, 1, 0);
+    admit_co(arg, fabric_self(place.clients[1]), second);
+    CHECK(fabric_window_refusals(place.memory[1]) == 0);
+
+    /* The others are refused by the node, which says so once a minute. */
+    restart(1, false);
+    for (unsigned i = 0; i < TRIES; i++)
+        refuse_co(arg, 1, second);
+    CHECK(fabric_window_refusals(place.memory[1]) == TRIES);
+    CHECK(said("refused a client") == before + 1);
+    CHECK(said("this one is empty. What memory node 1 held is lost unless") == 1);
+    CHECK(said("`pando memory --replace 1`: tables") == 1);
+    rt_sleep_co(61 * RT_NS_PER_S);
+    refuse_co(arg, 1, second);
+    refuse_co(arg, 1, second);
+    CHECK(said("refused a client") == before + 2);
+    CHECK(said("unsaid=49") == 1);
+
+    restart(1, false);
+    CHECK_OK(fabric_self_write(place.memory[1], id_at, &foreign, sizeof(foreign)));
+    refuse_co(arg, 1, second);
+    CHECK(said("this one is another pool's, or was replaced. What memory node 1 held") == 1);
+    restart(0, false);
+    refuse_co(arg, 0, second);
+    CHECK(said("The pool that the client is of is lost unless") == 1);
+    CHECK(said("refused a client") == before + 4);
+
+    /* One that was started to be another one has nothing to ask for. */
+    restart_as(1, false, true);
+    refuse_co(arg, 1, second);
+    CHECK(said("refused a client") == before + 4);
     done++;
 }
 
@@ -245,10 +335,14 @@ static void check_replaced_co(struct member member, uint64_t epoch)
     CHECK(fabric_address_node(block.address) == 1);
     CHECK(!lost_co(member, "here"));
     CHECK_OK(pool_node_stats_co(member.session, 0, &before));
-    CHECK_OK(pool_table_sweep_co(member.session, (uint16_t)there.table));
+    unsigned slot;
+    uint64_t number;
+    CHECK_OK(pool_table_mark_co(member.session, "there", &slot, &number));
+    CHECK(number == there.table);
+    CHECK_OK(pool_table_sweep_co(member.session, slot, (uint16_t)number));
     CHECK_OK(pool_node_stats_co(member.session, 0, &after));
     CHECK(after.blocks_free_bytes == before.blocks_free_bytes + BLOCK_BYTES);
-    CHECK_OK(pool_table_drop_co(member.session, "there"));
+    CHECK_OK(pool_table_remove_co(member.session, slot, number));
 }
 
 static void replace_task(void *arg)
@@ -304,6 +398,68 @@ static void late_task(void *arg)
     done++;
 }
 
+/* A member stands still at each step of an allocation in turn, while the node is replaced. A mark that it
+ * sets afterwards is taken back: the table had nothing in the lost window. */
+static struct standstill {
+    unsigned step, marks; /* marks: that came too late in some run */
+    uint64_t posted;      /* by the member when it began */
+    uint16_t table;
+    bool began, ended;
+    enum pando_status status;
+} still;
+
+static void slow_task(void *arg)
+{
+    struct pool_block block;
+    struct member member = enter_co(arg);
+
+    tables_create_co(member, &block);
+    still.table = (uint16_t)entry_co(member, "here").table;
+    still.posted = fabric_sim_posted(arg);
+    fabric_sim_pause_at(arg, still.posted + still.step, LEASE_NS / 2);
+    still.began = true;
+    still.status = pool_table_alloc_co(member.session, still.table, 1, BLOCK_BYTES, &block);
+    still.ended = true;
+    leave_co(member);
+}
+
+static void meanwhile_task(void *arg)
+{
+    CHECK_OK(rt_spawn(fabric_sim_loop(place.clients[0], 0), slow_task, place.clients[0]));
+    while (!still.began ||
+           (!still.ended && fabric_sim_posted(place.clients[0]) < still.posted + still.step))
+        rt_sleep_co(RT_NS_PER_US);
+    restart_as(1, false, true);
+    struct member other = enter_co(arg);
+    bool ended = still.ended, before = lost_co(other, "here");
+    while (!still.ended)
+        rt_sleep_co(RT_NS_PER_US);
+    CHECK(lost_co(other, "here") == before);
+    CHECK(lost_co(other, "there"));
+    still.marks += !ended && !before && still.status == PANDO_FENCED;
+    leave_co(other);
+    done++;
+}
+
+static void run_standstills(void)
+{
+    enum { STEPS = 8, SEEDS = 12 };
+    for (unsigned i = 0; i < STEPS * SEEDS; i++) {
+        struct pool_world_options options = pool_world_pair(LEASE_NS);
+        options.net.seed = 1 + i / STEPS;
+        options.net.break_ns = 5 * LEASE_NS;
+        still = (struct standstill){.step = 1 + i % STEPS, .marks = still.marks};
+        done = 0;
+        pool_world_build(&place, &options);
+        pool_world_spawn(&place, 1, meanwhile_task);
+        CHECK(pool_world_ends(&place, 600 * RT_NS_PER_S));
+        CHECK(done == 1);
+        pool_world_destroy(&place);
+    }
+    CHECK(still.marks > 0);
+    printf("%u marks came too late\n", still.marks);
+}
+
 /* Somebody dies at each step of a replacement in turn; the next who joins goes on with it. */
 static unsigned crash_step;
 static bool crashed;
@@ -338,10 +494,16 @@ static void crash_task(void *arg)
 
 int main(void)
 {
+    char error[256];
+    int log = mkstemp(log_path);
+    CHECK(log >= 0);
+    CHECK_OK(log_open_file(log_path, error, sizeof(error)));
+    run(says_task);
     run(empty_task);
     run(first_task);
     run(replace_task);
-    run(late_task);
+    run_breaking(late_task, RT_NS_PER_MS); /* so that its endpoint does not tell it */
+    run_standstills();
     do {
         crash_step++;
         crashed = false;
@@ -349,5 +511,7 @@ int main(void)
     } while (crashed);
     CHECK(crash_step > 15);
     printf("%u steps\n", crash_step);
+    close(log);
+    (void)unlink(log_path);
     return 0;
 }

@@ -18,6 +18,7 @@ LEASE_S = 1
 READY_S = 60  # until a process that was started serves
 END_S = 90  # until one that got SIGTERM has ended, after what was done to others is over
 COMMAND_S = 180
+ROOM_S = 60  # for a grace period of two seconds
 RSS_MAX_BYTES = 512 << 20
 TAIL_LINES = 12
 NOT_NOW = ("timed out",)  # why a server may refuse to start, on a busy machine; not because the pool is full
@@ -29,10 +30,10 @@ class SoakError(Exception):
 
 
 class Cluster:
-    def __init__(self, processes, build, transport, size):
+    def __init__(self, processes, build, transport, size, tag="soak"):
         self.processes, self.build, self.transport, self.size = processes, build, transport, size
-        self.name = f"soak-{transport}-{processes.directory.name}"
-        self.secret = processes.secret(f"secret-{transport}")
+        self.name, self.tag = f"{tag}-{transport}-{processes.directory.name}", tag
+        self.secret = processes.secret(f"secret-{tag}-{transport}")
         self.places = [self.window(i) if transport == "shm" else f"127.0.0.1:{lib.free_port()}"
                        for i in range(MEMORY_NODES)]
         self.ports = [lib.free_port() for _ in range(SERVERS)]
@@ -61,7 +62,7 @@ class Cluster:
     def launch(self, role):
         self.generation += 1
         self.children[role] = self.processes.start([self.build / "pando", *self.arguments(role)],
-                                                   f"{self.transport}-{role[0]}{role[1]}-{self.generation}")
+                                                   f"{self.tag}-{self.transport}-{role[0]}{role[1]}-{self.generation}")
 
     def await_ready(self, role):
         """A server that ends before it serves is started again, as whatever supervises it would do."""
@@ -194,6 +195,14 @@ class Cluster:
         nodes = self.status()["memory"]
         chunks = sum(node["chunks"] - node["chunks_free"] for node in nodes)
         return chunks * CHUNK_BYTES - sum(node["free_block_bytes"] for node in nodes), chunks
+
+    def await_room(self):
+        """Until nothing that was freed waits for a grace period any more."""
+        end = time.monotonic() + ROOM_S
+        while (left := sum(node["waiting_bytes"] + node["held_bytes"] for node in self.status()["memory"])) > 0:
+            if time.monotonic() > end:
+                raise SoakError(f"{left} bytes still wait for a grace period after {ROOM_S} s")
+            time.sleep(0.5)
 
     def look_at_rss(self):
         for role, child in self.children.items():

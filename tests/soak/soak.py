@@ -9,12 +9,15 @@ and the pool is filled until it is full, and emptied again, over and over. Check
   - that no process ends by itself, that each ends when it is told to, that tables are sound (`pando table verify`);
   - that memory comes back: at the end of each cycle the tables are dropped, and then the pool holds what it held at the
     beginning, to within 5 MiB (1 MiB on shm) and 8 KiB for each death of a server; servers stay below 512 MiB; no
-    windows of dead servers are left in /dev/shm.
+    windows of dead servers are left in /dev/shm;
+  - that it is of use: at the end the pool is filled with values of 100 kB, and holds 95 % of what a fresh one of the
+    same shape does.
 
 What a death leaves: of each write that was under way the block of its new value, if that is a long one that no leaf
 refers to yet, or of the old one, which no leaf refers to any more. A connection has at most 64 writes under way over tcp
 and one on shm, FLUSHDB and RI.DELPREFIX 64. The drop of their table takes these blocks back, unless some member has a list
-in doubt, which may be about one of them (R4): because a memory node is away, or a thread of it ended so.
+in doubt, which may be about one of them (rule failed-lists-linger): because a memory
+node is away, or a thread of it ended so.
 
 A run is cycles of about a minute. For an hour: soak.py build --seconds 3600. Everything random comes from the seed, but
 the processes' own timing does not. When it fails, the ends of all logs are shown, and the logs are kept."""
@@ -41,6 +44,7 @@ FILL_DATABASES = (1, 2)
 ASK_AGAIN_S = (0, 2, 10)  # when a key is missing: is it lost, or was it not seen for a moment?
 FLUSH_S = 300
 SHORT_BATCHES = 30  # of short values, when no long one fits
+CAPACITY_BATCH, CAPACITY_PART, CAPACITY_TRIES = 50, 0.95, 100
 FILL_SHARES = {100: 1, 1000: 2, 100_000: 6}
 ROOM_S = 20  # for freed memory to be of use again, before the pool is filled anew
 FIRST_FILL_S = 90  # faults begin when the pool has been full once, or after that long
@@ -178,7 +182,7 @@ class Soak:
         self.chance = random.Random(f"{seed}/faults/{cluster.transport}")
         self.cycles, self.totals = 0, {}
         self.slowest_s, self.slowest = 0, ""
-        self.start_bytes = None
+        self.start_bytes, self.held_bytes = None, None
         self.full = []
 
     def say(self, text):
@@ -311,8 +315,7 @@ class Soak:
     def end(self):
         """One more server comes and goes: it removes what killed ones left."""
         cluster = self.cluster
-        cluster.start([("server", 0)])
-        cluster.end(("server", 0))
+        self.held_bytes = capacity(cluster)
         if cluster.leftovers():
             raise SoakError(f"windows of servers that are gone: {cluster.leftovers()}")
         for role in cluster.memory_roles():
@@ -325,10 +328,66 @@ class Soak:
                  f"{', '.join(f'{size / 1e6:.0f}' for size in self.full) or 'never'} MB; {faults}")
 
 
+def capacity(cluster):
+    """Bytes of values of 100 kB that fit into the pool, through one server that comes and goes."""
+    size, number, tries = SIZES[-1], 0, 0
+    cluster.start([("server", 0)])
+    client = Client(cluster, random.Random(0))
+    client.connect_only(cluster.ports[0])
+    client.until_answered(["flushdb"])
+    cluster.await_room()
+    while True:
+        some = [Request(["set", f"capacity{number + i}", value_of("capacity", number + i, size)], "set")
+                for i in range(CAPACITY_BATCH)]
+        if not client.connect(time.monotonic() + 10):
+            raise SoakError("filling what is left after all faults: the server cannot be reached")
+        replies = client.exchange(some)
+        if any(str(reply).startswith("OOM") for reply in replies):
+            break
+        if all(reply == "OK" for reply in replies):
+            number += len(replies)
+            continue
+        tries += 1  # on a busy machine it may have been fenced
+        if tries == CAPACITY_TRIES:
+            raise SoakError(f"filling what is left after all faults: {replies}")
+        time.sleep(0.1)
+    number += sum(reply == "OK" for reply in replies)
+    client.disconnect()
+    cluster.end(("server", 0))
+    return number * size
+
+
+def compare_capacity(options, transport, processes, held):
+    """With a fresh pool."""
+    cluster = Cluster(processes, options.build, transport, options.size, "fresh")
+    try:
+        cluster.start(cluster.memory_roles())
+        fresh = capacity(cluster)
+        for role in cluster.memory_roles():
+            cluster.end(role)
+    finally:
+        stop(cluster)
+    print(f"{transport}: after all this the pool holds {held:,} bytes of values of {SIZES[-1]}, a fresh one {fresh:,}: "
+          f"{held / fresh:.3f}", flush=True)
+    if held < CAPACITY_PART * fresh:
+        raise SoakError(f"the pool holds {held} bytes, a fresh one {fresh}")
+
+
+def stop(cluster):
+    for child in cluster.children.values():
+        if child.poll() is None:
+            child.kill()
+        child.wait()
+    cluster.remove_windows()
+
+
 def run(options, transport, processes):
     cluster = Cluster(processes, options.build, transport, options.size)
+    soak = Soak(cluster, options.seed, options.seconds / (2 if options.transport == "both" else 1))
     try:
-        Soak(cluster, options.seed, options.seconds / (2 if options.transport == "both" else 1)).run()
+        soak.run()
+        stop(cluster)
+        compare_capacity(options, transport, processes, soak.held_bytes)
         return True
     except (SoakError, KeyboardInterrupt) as error:
         print(f"FAILED ({transport}, seed {options.seed}): {error!r}\n{cluster.tails()}", flush=True)
@@ -337,11 +396,7 @@ def run(options, transport, processes):
         print(f"logs: {kept}", flush=True)
         return False
     finally:
-        for child in cluster.children.values():
-            if child.poll() is None:
-                child.kill()
-            child.wait()
-        cluster.remove_windows()
+        stop(cluster)
 
 
 def main():

@@ -21,6 +21,7 @@
 #include "engine/engine.h"
 #include "fabric/verbs/verbs.h"
 #include "lib/check.h"
+#include "pool/pool_int.h"
 #include "store/engines.h"
 #include "store/env.h"
 

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "pool/memnode_int.h"
 #include "softroce/world.h"
 
 enum { LISTS = 40, METHOD_ECHO = 1, METHOD_SLEEP = 2 };
@@ -336,7 +337,7 @@ static void test_sleeping(void)
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-static void expect_line(const struct fabric_verbs_options *options, enum pando_status expected,
+static void expect_line(const struct fabric_socket_options *options, enum pando_status expected,
                         const char *hint)
 {
     char error[512] = "";
@@ -350,7 +351,7 @@ static void expect_line(const struct fabric_verbs_options *options, enum pando_s
 
 static void test_names(void)
 {
-    struct fabric_verbs_options options = {.secret_file = world_secret(), .device = "mlx9_9"};
+    struct fabric_socket_options options = {.secret_file = world_secret(), .device = "mlx9_9"};
     expect_line(&options, PANDO_NOT_FOUND, "no RDMA device 'mlx9_9'");
     options.device = "rxe0/2";
     expect_line(&options, PANDO_IO, "no active port");
@@ -373,10 +374,10 @@ static void test_locked_memory(void)
     struct rlimit limit = {.rlim_cur = 64 * 1024, .rlim_max = 64 * 1024};
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct sets[2] = {{0}};
-    struct fabric_verbs_options options = {.secret_file = world_secret(),
-                                           .listen = "127.0.0.1:0",
-                                           .host_bytes = WORLD_HOST_BYTES,
-                                           .device_bytes = WORLD_DEVICE_BYTES};
+    struct fabric_socket_options options = {.secret_file = world_secret(),
+                                            .listen = "127.0.0.1:0",
+                                            .host_bytes = WORLD_HOST_BYTES,
+                                            .device_bytes = WORLD_DEVICE_BYTES};
     CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
     CHECK(syscall(SYS_capget, &header, sets) == 0);
     sets[CAP_IPC_LOCK / 32].effective &= ~(1u << CAP_IPC_LOCK % 32);
@@ -517,8 +518,86 @@ static void test_removed(void)
     for (int i = 0; i < 100 && access("/sys/class/infiniband/rxe2", F_OK) == 0; i++)
         usleep(20000);
     CHECK(access("/sys/class/infiniband/rxe2", F_OK) != 0);
-    expect_line(&(struct fabric_verbs_options){.secret_file = world_secret(), .device = "rxe2"},
+    expect_line(&(struct fabric_socket_options){.secret_file = world_secret(), .device = "rxe2"},
                 PANDO_NOT_FOUND, "no RDMA device 'rxe2'");
+}
+
+/* ---- queue pairs of a memory node's own ------------------------------------------------------- */
+
+enum { METHOD_SPOIL = 1000, BARRIERS = 50 };
+
+static struct memnode *memnode;
+
+/* Queue pairs of the memory node's own go wrong while nobody uses them: two, so that a second try with one
+ * that was kept would fail, too. */
+static enum pando_status spoil_co(struct fabric *fabric)
+{
+    struct ibv_qp_attr error = {.qp_state = IBV_QPS_ERR};
+    struct fabric_endpoint *endpoints[2];
+    for (unsigned i = 0; i < 2; i++)
+        CHECK_OK(fabric_connect_co(fabric, NODE, &endpoints[i]));
+    for (unsigned i = 0; i < 2; i++) {
+        struct queue *mirror = &verbs_endpoint_of(endpoints[i])->mirror;
+        CHECK(ibv_modify_qp(mirror->pair, &error, IBV_QP_STATE) == 0);
+        fabric_disconnect_co(endpoints[i]);
+    }
+    return PANDO_OK;
+}
+
+static enum pando_status memnode_handler(void *context, struct fabric_request *request)
+{
+    struct world *world = context;
+    return request->method == METHOD_SPOIL ? spoil_co(world->server)
+                                           : memnode_serve(memnode, request);
+}
+
+static void open_memnode(struct world *world)
+{
+    struct memnode_options options = {0};
+    char error[256] = "";
+    if (memnode_open(world->server, &options, &memnode, error, sizeof(error)) != PANDO_OK)
+        CHECK_FAIL("%s", error);
+    fabric_serve(world->server, memnode_handler, world);
+    fabric_set_identity(world->client, (struct fabric_identity){.member = 1, .incarnation = 1});
+}
+
+/* Calls before which the memory node makes sure that it sees what was written
+ * (rule cpu-visibility). */
+static void barriers_co(struct world *world, unsigned count)
+{
+    struct pool_return_request nothing = {0};
+    struct fabric_ticket pass;
+    CHECK_OK(fabric_seal_make(world->server, FABRIC_SEAL_MEMBER,
+                              (struct fabric_identity){.member = 1, .incarnation = 1}, &pass));
+    memcpy(nothing.pass, pass.seal, sizeof(nothing.pass));
+    for (unsigned i = 0; i < count; i++)
+        CHECK_OK(fabric_call_co(world->endpoint, POOL_RETURN, slice_of(&nothing, sizeof(nothing)),
+                                NULL, 0, NULL));
+}
+
+static void kept_co(struct world *world)
+{
+    uint64_t first = fabric_verbs_pairs_made(world->server);
+    barriers_co(world, BARRIERS);
+    uint64_t made = fabric_verbs_pairs_made(world->server) - first;
+    printf("  %u calls: %u queue pairs made\n", BARRIERS, (unsigned)made);
+    CHECK_EQ_U64(made, 2);
+    CHECK_OK(fabric_call_co(world->endpoint, METHOD_SPOIL, slice_of("", 0), NULL, 0, NULL));
+    CHECK_EQ_U64(fabric_verbs_pairs_made(world->server) - first, 4);
+    barriers_co(world, BARRIERS);
+    made = fabric_verbs_pairs_made(world->server) - first;
+    printf("  two of them broken, %u more calls: %u\n", BARRIERS, (unsigned)made);
+    CHECK_EQ_U64(made, 6);
+}
+
+static void test_kept(void)
+{
+    struct world world = {0};
+    struct world_options options = {.device_bytes = MEMNODE_DEVICE_BYTES, .prepare = open_memnode};
+    world_open(&world, &options);
+    world_run(&world, kept_co);
+    world_close(&world);
+    memnode_close(memnode);
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */
@@ -527,11 +606,17 @@ static const struct {
     const char *name;
     void (*run)(void);
 } cases[] = {
-    {"counters", test_counters},       {"refused", test_refused},
-    {"error_state", test_error_state}, {"packets", test_packets},
-    {"sleeping", test_sleeping},       {"names", test_names},
-    {"no_ipv4", test_no_ipv4},         {"locked_memory", test_locked_memory},
-    {"removed", test_removed},         {"cut", test_cut},
+    {"counters", test_counters},
+    {"refused", test_refused},
+    {"error_state", test_error_state},
+    {"packets", test_packets},
+    {"sleeping", test_sleeping},
+    {"names", test_names},
+    {"no_ipv4", test_no_ipv4},
+    {"locked_memory", test_locked_memory},
+    {"removed", test_removed},
+    {"cut", test_cut},
+    {"kept", test_kept},
 };
 
 int main(int argc, char **argv)

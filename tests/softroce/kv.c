@@ -35,7 +35,7 @@ static void put_co(struct store_table *table, uint64_t number)
     key_of(number, key);
     for (int i = 0; i < TRIES; i++) {
         enum pando_status status =
-            store_put_co(table, slice_of(key, 8), slice_of(&value, 8), ENGINE_UPSERT);
+            store_put_co(table, slice_of(key, 8), slice_of(&value, 8), STORE_UPSERT);
         if (status == PANDO_OK)
             return;
         fprintf(stderr, "put %" PRIu64 ": %s, again\n", number, pando_status_text(status));
@@ -90,7 +90,7 @@ static void check_co(struct store_table *table, uint64_t count)
     }
     for (int reverse = 0; reverse < 2; reverse++) {
         struct scan scan = {.reverse = reverse == 1};
-        struct engine_range range = {.no_high = true, .reverse = scan.reverse};
+        struct store_range range = {.no_high = true, .reverse = scan.reverse};
         CHECK_OK(store_scan_co(table, &range, on_pair, &scan));
         CHECK(scan.seen >= count);
         CHECK_EQ_U64(scan.next, reverse == 1 ? UINT64_MAX : scan.seen);
@@ -100,7 +100,7 @@ static void check_co(struct store_table *table, uint64_t count)
 
 static void use_co(struct client *client, struct store_thread *thread)
 {
-    struct engine_shape shape = {.key_size = 8, .value_size = 8, .key_max = 8, .value_inline = 8};
+    struct store_shape shape = {.key_size = 8, .value_size = 8, .key_max = 8, .value_inline = 8};
     struct store_table *table;
     char error[256] = "";
 

@@ -29,7 +29,9 @@ struct world_options {
     const char *server_device, *client_device;
     bool always_fence;
     uint64_t timeout_ns;
+    uint64_t device_bytes; /* 0 for WORLD_DEVICE_BYTES */
     fabric_handler handler;
+    void (*prepare)(struct world *world); /* before the server accepts connections */
 };
 
 static inline const char *world_secret(void)
@@ -44,23 +46,26 @@ static inline const char *world_secret(void)
 static inline void world_open(struct world *world, const struct world_options *options)
 {
     char error[512] = "";
-    struct fabric_verbs_options server = {.node = NODE,
-                                          .target = FABRIC_MEMORY,
-                                          .device = options->server_device,
-                                          .listen = "127.0.0.1:0",
-                                          .secret_file = world_secret(),
-                                          .host_bytes = WORLD_HOST_BYTES,
-                                          .device_bytes = WORLD_DEVICE_BYTES};
-    struct fabric_verbs_options client = {.node = 1,
-                                          .target = FABRIC_COMPUTE,
-                                          .device = options->client_device,
-                                          .always_fence = options->always_fence,
-                                          .timeout_ns = options->timeout_ns,
-                                          .secret_file = world_secret()};
+    struct fabric_socket_options server = {
+        .node = NODE,
+        .target = FABRIC_MEMORY,
+        .device = options->server_device,
+        .listen = "127.0.0.1:0",
+        .secret_file = world_secret(),
+        .host_bytes = WORLD_HOST_BYTES,
+        .device_bytes = options->device_bytes != 0 ? options->device_bytes : WORLD_DEVICE_BYTES};
+    struct fabric_socket_options client = {.node = 1,
+                                           .target = FABRIC_COMPUTE,
+                                           .device = options->client_device,
+                                           .always_fence = options->always_fence,
+                                           .timeout_ns = options->timeout_ns,
+                                           .secret_file = world_secret()};
     if (fabric_verbs_open(&server, &world->server, error, sizeof(error)) != PANDO_OK ||
         fabric_verbs_open(&client, &world->client, error, sizeof(error)) != PANDO_OK)
         CHECK_FAIL("%s", error);
     fabric_serve(world->server, options->handler, NULL);
+    if (options->prepare != NULL)
+        options->prepare(world);
     CHECK_OK(fabric_verbs_start(world->server));
     CHECK_OK(fabric_add_peer(world->client, NODE, FABRIC_MEMORY, fabric_location(world->server)));
 }

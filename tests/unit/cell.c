@@ -45,6 +45,36 @@ static void test_cell(void)
     CHECK(!cell_valid(&place, cell, sizeof(cell)));
 }
 
+/* A flipped bit is found wherever it is; of two of them there is no telling. */
+static void test_flip(void)
+{
+    static const size_t sizes[] = {8, 16, 24, 136, 4096};
+    struct cell_place place = {.pool = 7, .table = 8, .kind = 2, .address = 0x1000040};
+    static uint64_t cell[512];
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        size_t words = sizes[i] / 8, found = 0;
+        for (size_t word = 1; word < words; word++)
+            cell[word] = prng_next(&prng);
+        cell[0] = cell_header(&place, 9, 1, cell + 1, sizes[i] - 8);
+        for (size_t bit = 0; bit < sizes[i] * 8; bit++) {
+            cell[bit / 64] ^= (uint64_t)1 << bit % 64;
+            bool sizes_too = bit >= 48 && bit < 60; /* it is another cell then */
+            enum cell_flip flip = cell_flip_find(&place, cell, sizes[i], &found);
+            CHECK(sizes_too || flip == (bit < 32   ? CELL_FLIP_CHECK
+                                        : bit < 64 ? CELL_FLIP_HEADER
+                                                   : CELL_FLIP_PAYLOAD));
+            CHECK(flip != CELL_FLIP_PAYLOAD || found == bit - 64);
+            size_t other = prng_below(&prng, sizes[i] * 8);
+            cell[other / 64] ^= (uint64_t)1 << other % 64;
+            CHECK(other == bit || sizes_too || (other >= 48 && other < 60) ||
+                  cell_flip_find(&place, cell, sizes[i], &found) == CELL_FLIP_NONE);
+            cell[other / 64] ^= (uint64_t)1 << other % 64;
+            cell[bit / 64] ^= (uint64_t)1 << bit % 64;
+        }
+    }
+}
+
 static void test_intent(void)
 {
     static uint64_t buffer[2048], copy[2048];
@@ -86,6 +116,7 @@ int main(void)
 {
     prng_seed(&prng, 5);
     test_cell();
+    test_flip();
     test_intent();
     return 0;
 }

@@ -2,7 +2,7 @@
  * The judge of histories judged: by hand-made histories, good and bad, and by comparing its
  * verdicts on many small random ones with those of a search that tries every order.
  */
-#include "engine/history.h"
+#include "check/history.h"
 
 #include <stdbool.h>
 

@@ -2,13 +2,13 @@
  * The frames that may go next: first in, first out within a queue, removal, the queue for all, and
  * threads that add and take at the same time without losing or doubling a frame.
  */
-#include "tree/dex/cooling.h"
+#include "tree/dex/cache/cooling.h"
 
 #include <pthread.h>
 
 #include "base/prng.h"
 #include "lib/check.h"
-#include "tree/dex/frame.h"
+#include "tree/dex/cache/frame.h"
 
 enum { THREADS = 4, QUEUE = 6 };
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)

@@ -2,7 +2,7 @@
  * Frames: their latches, the mapping from addresses on many threads, and optimistic readers of a
  * page that writers change in place: who saw the same version before and after saw one state.
  */
-#include "tree/dex/frame.h"
+#include "tree/dex/cache/frame.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -63,15 +63,15 @@ static void test_latch(void)
     CHECK(!frame_take(&frame, before));             /* it is held */
     CHECK(!frame_take(&frame, frame_look(&frame))); /* and seen to be */
     CHECK(!frame_try(&frame));
-    frame_give(&frame, false);
+    frame_give(&frame);
     CHECK(frame_same(&frame, before)); /* nothing was changed: who looked may go on */
     CHECK(frame_take(&frame, before));
-    frame_give(&frame, true);
+    frame_give_changed(&frame);
     CHECK(!frame_held(frame_look(&frame)) && !frame_same(&frame, before));
     CHECK(!frame_take(&frame, before)); /* stale */
     CHECK(!frame_held(frame_look(&frame)));
     CHECK(frame_try(&frame));
-    frame_give(&frame, true);
+    frame_give_changed(&frame);
     CHECK(frame_look(&frame) != before);
 }
 
@@ -84,12 +84,15 @@ static void count_task(void *arg)
     struct frame *frame = frame_at(&frames, 0);
     (void)arg;
     for (int i = 0; i < LATCH_ROUNDS; i++) {
-        frame_latch_co(frame);
+        frame_latch_co(&frames, frame);
         uint64_t now = counted;
         if (i % 64 == 0)
             rt_yield_co(); /* held across a suspension, as by who loads a page */
         counted = now + 1;
-        frame_give(frame, i % 2 == 0);
+        if (i % 2 == 0)
+            frame_give_changed(frame);
+        else
+            frame_give(frame);
     }
 }
 
@@ -265,7 +268,7 @@ static void *writer_thread(void *arg)
         }
         change(bytes, &prng, scratch[me]);
         write_stamp(bytes);
-        frame_give(frame, true);
+        frame_give_changed(frame);
         atomic_fetch_add(&changes, 1);
         if (++i % 32 == 0)
             sched_yield();

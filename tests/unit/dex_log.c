@@ -2,7 +2,7 @@
  * The redo log on real threads: all append, wait and truncate at the same time, each with a
  * session of its own; and what appending costs. Then everything is there.
  */
-#include "tree/dex/log.h"
+#include "tree/dex/log/log.h"
 
 #include <stdatomic.h>
 
@@ -140,7 +140,7 @@ static void speed_co(struct pool_session *session)
     uint64_t lsn, end, best = UINT64_MAX, sum = 0;
 
     CHECK_OK(dex_log_create_co(session, TABLE, SPEED_BYTES, &log));
-    CHECK_OK(dex_log_keep_co(log, session, true));
+    CHECK_OK(dex_log_retain_co(log, session, true));
     for (int batch = 0; batch < SPEED_BATCHES; batch++) {
         uint64_t start_ns = rt_now_ns();
         for (uint64_t i = 0; i < SPEED_APPENDS; i++) {
@@ -177,7 +177,7 @@ static void main_co(void *context, const struct env_place *place)
     if (place->thread == 0) {
         speed_co(session);
         CHECK_OK(dex_log_create_co(session, TABLE, BYTES, &shared));
-        CHECK_OK(dex_log_keep_co(shared, session, true));
+        CHECK_OK(dex_log_retain_co(shared, session, true));
     }
     barrier_co(1);
     work_co(session, place->thread);

@@ -1,4 +1,4 @@
-#include "tree/dex/visible.h"
+#include "tree/dex/pushdown/visible.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,11 +72,11 @@ static void test_what_others_wrote(void)
 static void test_nodes_beyond(void)
 {
     struct visible *visible = new_visible();
-    fabric_address page = fabric_address_make(VISIBLE_NODES, 4096);
+    fabric_address page = fabric_address_make(VISIBLE_BANKS, 4096);
 
-    barrier(visible, VISIBLE_NODES);
+    barrier(visible, VISIBLE_BANKS);
     visible_wrote(visible, page);
-    CHECK(!visible_is(visible, page) && !visible_due(visible, VISIBLE_NODES, 5));
+    CHECK(!visible_is(visible, page) && !visible_due(visible, VISIBLE_BANKS, 5));
     free(visible);
 }
 

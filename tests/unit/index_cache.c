@@ -2,7 +2,7 @@
  * The index cache against a plain list of the nodes it was given: any key, at the fences, between
  * them, at the ends of what words can say, and the keys just below it.
  */
-#include "tree/cache/index_cache.h"
+#include "tree/blink/cache/index_cache.h"
 
 #include "base/prng.h"
 #include "lib/check.h"
@@ -25,6 +25,7 @@ static struct node_layout layout;
 static struct key keys[KEYS_MAX]; /* rising; the first is empty, as the first node's low fence */
 static uint32_t key_count, node_count;
 static struct node nodes[NODES_MAX];
+static struct index_cache_reader reader;
 
 static struct slice key_of(const struct key *key)
 {
@@ -121,12 +122,12 @@ static const struct node *plainly(struct slice key, bool before, uint32_t *index
     return NULL;
 }
 
-static void check_find(struct index_cache *cache, struct slice key, bool before)
+static void check_find(struct slice key, bool before)
 {
     struct index_cache_hit hit = {0};
     uint32_t index;
     const struct node *expected = plainly(key, before, &index);
-    bool found = index_cache_find(cache, key, 0, before, &hit);
+    bool found = index_cache_find(&reader, key, 0, before, &hit);
     CHECK(found == (expected != NULL));
     if (!found)
         return;
@@ -134,21 +135,21 @@ static void check_find(struct index_cache *cache, struct slice key, bool before)
     CHECK_EQ_U64(hit.child_level, 0);
 }
 
-static void check_all(struct index_cache *cache, uint32_t samples)
+static void check_all(uint32_t samples)
 {
     static const struct key ends[] = {{.size = 8},
                                       {.bytes = {0, 0, 0, 0, 0, 0, 0, 1}, .size = 8},
                                       {.bytes = {255, 255, 255, 255, 255, 255, 255, 254}, 8},
                                       {.bytes = {255, 255, 255, 255, 255, 255, 255, 255}, 8}};
     for (uint32_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
-        check_find(cache, key_of(&ends[i]), false);
-        check_find(cache, key_of(&ends[i]), true);
+        check_find(key_of(&ends[i]), false);
+        check_find(key_of(&ends[i]), true);
     }
     for (uint32_t i = 0; i < samples; i++) {
         struct key drawn =
             prng_chance(&prng, 0.5) ? keys[1 + prng_below(&prng, key_count - 1)] : random_key();
-        check_find(cache, key_of(&drawn), false);
-        check_find(cache, key_of(&drawn), true);
+        check_find(key_of(&drawn), false);
+        check_find(key_of(&drawn), true);
     }
 }
 
@@ -156,10 +157,25 @@ static void check_all(struct index_cache *cache, uint32_t samples)
 static void drop(struct index_cache *cache, struct node *node)
 {
     struct slice key = key_of(&keys[node->last - 1]);
-    check_find(cache, key, false);
+    check_find(key, false);
     index_cache_drop(cache, 1, key);
     node->cached = false;
-    check_find(cache, key, false);
+    check_find(key, false);
+}
+
+static struct index_cache *cache_begin(void)
+{
+    struct index_cache *cache = index_cache_create(&layout, (uint64_t)1 << 30, 1);
+    CHECK(cache != NULL);
+    reader = (struct index_cache_reader){0};
+    index_cache_join(cache, &reader);
+    return cache;
+}
+
+static void cache_end(struct index_cache *cache)
+{
+    index_cache_part(&reader);
+    index_cache_destroy(cache);
 }
 
 /* Each node lies below all that were there before. */
@@ -169,16 +185,15 @@ static void downwards(uint32_t wanted)
     CHECK_OK(node_layout_init(&layout, 8, 8));
     draw_keys(wanted);
     cut_nodes();
-    struct index_cache *cache = index_cache_create(&layout, (uint64_t)1 << 30, 1);
-    CHECK(cache != NULL);
+    struct index_cache *cache = cache_begin();
     for (uint32_t i = node_count; i-- > 0;) {
         put(cache, &nodes[i]);
-        check_find(cache, key_of(&keys[nodes[i].last - 1]), false);
+        check_find(key_of(&keys[nodes[i].last - 1]), false);
         if (i % 3 == 0)
             drop(cache, &nodes[i]);
     }
-    check_all(cache, 200);
-    index_cache_destroy(cache);
+    check_all(200);
+    cache_end(cache);
 }
 
 static void round_of(uint32_t key_size, uint32_t wanted)
@@ -187,8 +202,7 @@ static void round_of(uint32_t key_size, uint32_t wanted)
     CHECK_OK(node_layout_init(&layout, key_size != 0 ? key_size : KEY_BYTES, 8));
     draw_keys(wanted);
     cut_nodes();
-    struct index_cache *cache = index_cache_create(&layout, (uint64_t)1 << 30, 1);
-    CHECK(cache != NULL);
+    struct index_cache *cache = cache_begin();
     for (uint32_t i = 0; i < 2 * node_count; i++) {
         struct node *node = &nodes[prng_below(&prng, node_count)];
         if (!node->cached) {
@@ -197,15 +211,15 @@ static void round_of(uint32_t key_size, uint32_t wanted)
             drop(cache, node);
         }
         if (i % 64 == 0)
-            check_all(cache, 4);
+            check_all(4);
     }
-    check_all(cache, 200);
+    check_all(200);
     for (uint32_t i = 0; i < node_count; i++) {
         if (!nodes[i].cached)
             put(cache, &nodes[i]);
     }
-    check_all(cache, 200);
-    index_cache_destroy(cache);
+    check_all(200);
+    cache_end(cache);
 }
 
 int main(void)

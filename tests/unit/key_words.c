@@ -2,13 +2,13 @@
  * Keys as words: counted like the keys themselves, whatever they have in common, and by every
  * implementation this processor can run.
  */
-#include "tree/cache/key_words.h"
+#include "tree/blink/cache/key_words.h"
 
 #include <stdlib.h>
 
 #include "base/prng.h"
 #include "lib/check.h"
-#include "tree/node/search.h"
+#include "tree/blink/node/search.h"
 
 enum { KEYS_MAX = 300, KEY_BYTES = 80 };
 

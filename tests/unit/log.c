@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "lib/check.h"
@@ -77,6 +79,99 @@ static void test_quoting(void)
     CHECK_EQ_TEXT(after_time(text),
                   "level=error msg=bare a=x b=\"\" c=\"\" d=\"say \\\"hi\\\"\\\\\" "
                   "e=\"\\r\\n\\t\\x01\\x7f\\x1b[0m\" f=\"k=v\" g=\"\\xc3\\xa9\"\n");
+}
+
+/* One object a line; numbers are numbers, and bytes beyond ASCII characters. */
+static void test_json(void)
+{
+    static const char head[] = "{\"time\":\"";
+    enum log_format format = LOG_FORMAT_TEXT;
+    CHECK_STATUS(log_format_parse("yaml", &format), PANDO_INVALID);
+    CHECK(format == LOG_FORMAT_TEXT);
+    CHECK_OK(log_format_parse("json", &format));
+
+    capture_begin();
+    log_set_format(format);
+    log_warn("say \"hi\"\\", log_text("a", "\n\x01\xc3"), log_u64("size", UINT64_MAX),
+             log_i64("delta", -5), log_hex("at", 0xbeef), log_text("none", NULL));
+    log_set_format(LOG_FORMAT_TEXT);
+    const char *text = capture_end();
+    CHECK(strncmp(text, head, sizeof(head) - 1) == 0);
+    text += sizeof(head) - 1 + strlen("2026-01-02T03:04:05.678Z");
+    CHECK_EQ_TEXT(
+        text, "\",\"level\":\"warn\",\"msg\":\"say \\\"hi\\\"\\\\\",\"a\":\"\\n\\u0001\\u00c3\","
+              "\"size\":18446744073709551615,\"delta\":-5,\"at\":\"0xbeef\","
+              "\"none\":\"\"}\n");
+}
+
+/* Whatever is cut, what is left is an object. */
+static void test_json_truncation(void)
+{
+    static char value[2 * LOG_LINE_MAX];
+    static const char mark[] = ",\"truncated\":true}\n";
+
+    for (size_t size = LOG_LINE_MAX - 150; size < LOG_LINE_MAX + 100; size++) {
+        memset(value, '"', size);
+        value[size] = '\0';
+        capture_begin();
+        log_set_format(LOG_FORMAT_JSON);
+        log_warn("m", log_text("value", value + size / 2), log_u64("number", UINT64_MAX));
+        log_set_format(LOG_FORMAT_TEXT);
+        const char *text = capture_end();
+        size_t length = strlen(text);
+        CHECK(length <= LOG_LINE_MAX);
+        bool whole = strstr(text, "\"number\":18446744073709551615}\n") != NULL;
+        CHECK(whole || strcmp(text + length - (sizeof(mark) - 1), mark) == 0);
+        /* The value's quotes come in pairs, and what is behind it begins with a comma or the end. */
+        const char *p = strstr(text, "\"value\":\"") + strlen("\"value\":\"");
+        while (p[0] == '\\' && p[1] == '"')
+            p += 2;
+        CHECK(p[0] == '"' && p[1] == ',');
+    }
+}
+
+static size_t file_bytes(const char *path, char *out, size_t capacity)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? 0 : read(fd, out, capacity - 1);
+    if (fd >= 0)
+        close(fd);
+    got = got < 0 ? 0 : got;
+    out[got] = '\0';
+    return (size_t)got;
+}
+
+/* As logrotate does it: the file is renamed, and opened again under its name. stderr comes last: from
+ * there on there is no way back. */
+static void test_file(void)
+{
+    char folder[] = "/tmp/pando-log-XXXXXX", path[64], moved[64], error[256] = "";
+    char text[2 * LOG_LINE_MAX];
+
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof(path), "%s/log", folder);
+    snprintf(moved, sizeof(moved), "%s/log.1", folder);
+    CHECK_STATUS(log_open_file(folder, error, sizeof(error)), PANDO_IO);
+    CHECK(strstr(error, folder) != NULL);
+
+    CHECK_OK(log_open_file(path, error, sizeof(error)));
+    log_info("first");
+    CHECK(rename(path, moved) == 0);
+    log_info("second");
+    CHECK_OK(log_open_file(path, error, sizeof(error)));
+    log_info("third");
+    CHECK_STATUS(log_open_file("/nonesuch/log", error, sizeof(error)), PANDO_IO);
+    log_info("fourth");
+
+    file_bytes(moved, text, sizeof(text));
+    CHECK(strstr(text, "msg=first\n") != NULL && strstr(text, "msg=second\n") != NULL);
+    CHECK(strstr(text, "msg=third\n") == NULL);
+    file_bytes(path, text, sizeof(text));
+    CHECK(strstr(text, "msg=third\n") != NULL && strstr(text, "msg=fourth\n") != NULL);
+    CHECK(strstr(text, "msg=second\n") == NULL);
+    unlink(path);
+    unlink(moved);
+    rmdir(folder);
 }
 
 /* A line nobody takes is lost without a trace, also in errno. */
@@ -217,6 +312,9 @@ int main(void)
     test_lost_line();
     test_levels();
     test_truncation();
+    test_json();
+    test_json_truncation();
     test_threads();
+    test_file();
     return 0;
 }

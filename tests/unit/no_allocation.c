@@ -119,13 +119,13 @@ static void test_tcp(void)
     CHECK(fd >= 0 && fchmod(fd, 0600) == 0);
     CHECK(write(fd, "a secret of more than sixteen bytes", 35) == 35);
     close(fd);
-    struct fabric_tcp_options options = {.node = NODE,
-                                         .target = FABRIC_MEMORY,
-                                         .listen = "127.0.0.1:0",
-                                         .secret_file = secret,
-                                         .host_bytes = 4 << 20,
-                                         .device_bytes = 4096};
-    struct fabric_tcp_options client_options = {.node = 99, .secret_file = secret};
+    struct fabric_socket_options options = {.node = NODE,
+                                            .target = FABRIC_MEMORY,
+                                            .listen = "127.0.0.1:0",
+                                            .secret_file = secret,
+                                            .host_bytes = 4 << 20,
+                                            .device_bytes = 4096};
+    struct fabric_socket_options client_options = {.node = 99, .secret_file = secret};
     struct fabric *server, *client;
     char error[256];
     CHECK_OK(fabric_tcp_open(&options, &server, error, sizeof(error)));

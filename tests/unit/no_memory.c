@@ -115,12 +115,13 @@ static struct slice value_of(uint32_t value, uint8_t out[VALUE_MAX])
     return slice_of(out, size);
 }
 
-/* Whether it was done. */
+/* Whether it was done. FULL: the memory node is this process, too, and had no memory to cut a chunk; a pool that
+ * is full indeed would refuse the round without a shortage as well. */
 static bool settled(struct world *world, enum pando_status status, enum pando_status otherwise)
 {
-    if (status != PANDO_OK && status != otherwise)
+    if (status != PANDO_OK && status != otherwise && status != PANDO_FULL)
         CHECK_STATUS(status, PANDO_NO_MEMORY);
-    world->refusals += status == PANDO_NO_MEMORY;
+    world->refusals += status == PANDO_NO_MEMORY || status == PANDO_FULL;
     return status == PANDO_OK;
 }
 

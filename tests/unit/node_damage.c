@@ -1,9 +1,9 @@
 /*
  * Leaves with flipped bits, cells in the wrong place and words of anything: readers notice, and
- * repair mends nothing but what a dead writer may have left.
+ * repair changes nothing but what a dead writer may have left.
  */
 #include "pool/cell.h"
-#include "tree/node/node_fmt.h"
+#include "tree/blink/node/node_fmt.h"
 #include "unit/node_world.h"
 
 /* A leaf with some pairs and some empty cells. */
@@ -105,8 +105,8 @@ static void test_elsewhere(const struct shape *shape)
     free(world.bytes);
 }
 
-/* Any words outside the header are overwritten. Without a death nothing is mended; with some, what is
- * mended can be read, and finds all cells that were not damaged. */
+/* Any words outside the header are overwritten. Without a death nothing is repaired; with some,
+ * what is repaired can be read, and finds all cells that were not damaged. */
 static void test_repair_damage(const struct shape *shape)
 {
     uint32_t count;
@@ -132,14 +132,14 @@ static void test_repair_damage(const struct shape *shape)
               (all_entries(damaged, &count) ? 0 : -1));
         CHECK(memcmp(damaged, before, world.layout.node_bytes) == 0);
         unsigned most = (unsigned)prng_below(&prng, LEAF_REPAIRS_MAX + 1);
-        int mended = leaf_repair(&world.layout, &again, damaged, most);
-        CHECK(mended <= (int)most);
-        if (mended >= 0)
+        int repaired = leaf_repair(&world.layout, &again, damaged, most);
+        CHECK(repaired <= (int)most);
+        if (repaired >= 0)
             CHECK(all_entries(damaged, &count));
         else
             CHECK(memcmp(damaged, before, world.layout.node_bytes) == 0);
-        refused += mended < 0;
-        for (uint32_t i = 0; i < world.count && world.layout.fixed && mended >= 0; i++) {
+        refused += repaired < 0;
+        for (uint32_t i = 0; i < world.count && world.layout.fixed && repaired >= 0; i++) {
             struct leaf_slot slot, now;
             CHECK(find(world.bytes, key_of(&world.pairs[i]), &slot) == LEAF_FOUND);
             if (memcmp(world.bytes + slot.offset, damaged + slot.offset, slot.bytes) == 0)
@@ -152,8 +152,9 @@ static void test_repair_damage(const struct shape *shape)
     CHECK(refused > 0);
 }
 
-/* One flipped bit of a pair's cell, after a death: mended only where an update of one word, which leaves
- * version, size, empty flag and padding alone, may have been torn. Two such cells are one too many. */
+/* One flipped bit of a pair's cell, after a death: repaired only where an update of one word, which
+ * leaves version, size, flags, key and padding alone, may have been torn; and then the value is
+ * what it was. Two such cells are one too many. */
 static void test_flips_after_death(const struct shape *shape)
 {
     struct leaf_slot slots[2];
@@ -166,10 +167,15 @@ static void test_flips_after_death(const struct shape *shape)
         uint8_t *bytes = copy_of(world.bytes, world.layout.node_bytes);
         bytes[slots[0].offset + bit / 8] ^= (uint8_t)(1u << bit % 8);
         CHECK(leaf_repair(&world.layout, &header, bytes, 0) == -1);
-        int mended = leaf_repair(&world.layout, &header, bytes, 1);
+        int repaired = leaf_repair(&world.layout, &header, bytes, 1);
         bool version = bit >= 32 && bit < 48, sizes = bit >= 48 && bit < 60, empty = bit == 63;
-        CHECK(mended == -1 ||
-              (mended == 1 && !version && !empty && (!sizes || !world.layout.fixed)));
+        CHECK(repaired == -1 ||
+              (repaired == 1 && !version && !empty && (!sizes || !world.layout.fixed)));
+        struct leaf_slot now;
+        if (repaired == 1)
+            CHECK(find(bytes, key_of(&world.pairs[0]), &now) == LEAF_FOUND &&
+                  slice_equal(now.entry.value, slots[0].entry.value) &&
+                  now.entry.flags == slots[0].entry.flags);
         free(bytes);
     }
     for (unsigned most = 0; most <= 2; most++) {

@@ -4,8 +4,8 @@
  */
 #include "base/prng.h"
 #include "lib/check.h"
-#include "tree/node/node.h"
-#include "tree/node/search.h"
+#include "tree/blink/node/node.h"
+#include "tree/blink/node/search.h"
 
 static struct prng prng;
 static struct node_entry entries[NODE_ENTRIES_MAX];

@@ -5,8 +5,8 @@
 #include "base/prng.h"
 #include "lib/check.h"
 #include "pool/cell.h"
-#include "tree/node/node.h"
-#include "tree/node/node_fmt.h"
+#include "tree/blink/node/node.h"
+#include "tree/blink/node/node_fmt.h"
 
 enum { KEY_MAX = 1024, KEYS_MAX = 1400 };
 

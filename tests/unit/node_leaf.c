@@ -28,8 +28,17 @@ static void check_torn_update(const uint8_t *old, const struct leaf_slot *slot,
     free(mixed);
 }
 
+/* How many bits of two payloads differ. */
+static unsigned bits_between(const uint8_t *from, const uint8_t *to, uint32_t cell_bytes)
+{
+    unsigned bits = 0;
+    for (uint32_t i = 8; i < cell_bytes; i++)
+        bits += (unsigned)__builtin_popcount(from[i] ^ to[i]);
+    return bits;
+}
+
 /* A one-word update of which one word of two is there: repair makes it the old value or the new
- * one. */
+ * one: the one that is there, but if they differ by one bit, which may as well have flipped. */
 static void check_repair(const uint8_t *old, const struct leaf_slot *slot, struct pair *pair,
                          const struct pair *before)
 {
@@ -49,7 +58,8 @@ static void check_repair(const uint8_t *old, const struct leaf_slot *slot, struc
         CHECK(leaf_repair(&world.layout, &header, torn, 0) == -torn_cells);
         CHECK(leaf_repair(&world.layout, &header, torn, 1) == torn_cells);
         CHECK(leaf_repair(&world.layout, &header, torn, 1) == 0);
-        *pair = payload_is_new ? after : *before;
+        bool one_bit = bits_between(from, to, slot->bytes) == 1;
+        *pair = (payload_is_new != 0) != one_bit ? after : *before;
         check_leaf(torn);
         *pair = after;
         free(torn);

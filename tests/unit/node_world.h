@@ -7,8 +7,8 @@
 
 #include "base/prng.h"
 #include "lib/check.h"
-#include "tree/node/node.h"
-#include "tree/node/search.h"
+#include "tree/blink/node/node.h"
+#include "tree/blink/node/search.h"
 
 enum { KEY_MAX = 1024, VALUE_MAX = 512, PAIRS_MAX = 800 };
 

@@ -7,7 +7,7 @@
 
 #include "base/prng.h"
 #include "lib/check.h"
-#include "tree/page/page.h"
+#include "tree/dex/page/page.h"
 
 enum {
     KEY_MAX = 1024,

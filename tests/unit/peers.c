@@ -107,7 +107,7 @@ static void keeper_co(struct member *member, const struct env_place *place)
     atomic_fetch_add(&joined, 1);
     while (atomic_load(&called) < MEMBERS * THREADS) {
         rt_sleep_co(3 * RT_NS_PER_MS);
-        pool_answer_no_more_co(member->pool, TABLE);
+        pool_answer_stop_co(member->pool, TABLE);
         CHECK_OK(pool_answer(member->pool, TABLE, answer, member));
     }
     while (atomic_load(&member->callers) > 0)
@@ -127,7 +127,7 @@ static void member_co(void *context, const struct env_place *place)
     caller_co(member);
 }
 
-/* ---- processes: threads of this one, each with a fabric of its own ------------------------------ */
+/* ---- processes: threads of this one, each with a fabric of its own --------------------------- */
 
 static void *member_main(void *arg)
 {
@@ -168,11 +168,11 @@ static void run_tcp(void)
     char secret[] = "/tmp/pando-peers-XXXXXX", uri[128], error[256] = "";
     int fd = mkstemp(secret);
     CHECK(fd >= 0 && write(fd, "0123456789abcdef0123456789abcdef", 32) == 32 && close(fd) == 0);
-    struct fabric_tcp_options options = {.target = FABRIC_MEMORY,
-                                         .listen = "127.0.0.1:0",
-                                         .secret_file = secret,
-                                         .host_bytes = 64 << 20,
-                                         .device_bytes = MEMNODE_DEVICE_BYTES};
+    struct fabric_socket_options options = {.target = FABRIC_MEMORY,
+                                            .listen = "127.0.0.1:0",
+                                            .secret_file = secret,
+                                            .host_bytes = 64 << 20,
+                                            .device_bytes = MEMNODE_DEVICE_BYTES};
     struct memnode_options memory = {0};
     struct memnode *memnode;
     struct fabric *fabric;

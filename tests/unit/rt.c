@@ -197,6 +197,89 @@ static void test_waitq_between_threads(void)
     CHECK(atomic_load(&tokens) == 0);
 }
 
+/* Two threads take turns, and neither waits by the clock: a wake-up that is lost hangs the test. */
+static atomic_int turn;
+
+static bool not_mine(const void *mine)
+{
+    return atomic_load(&turn) != *(const int *)mine;
+}
+
+static void take_turns(void *arg)
+{
+    const int *mine = arg;
+    for (int i = 0; i < ROUNDS; i++) {
+        CHECK_OK(rt_waitq_while_co(&handed, not_mine, mine, RT_NEVER));
+        atomic_store(&turn, 1 - *mine);
+        rt_waitq_wake_all(&handed);
+    }
+}
+
+static void give_up_turn(void *arg)
+{
+    static const int nobody = 2;
+    CHECK(rt_waitq_while_co(&handed, not_mine, &nobody, rt_now_ns() + 1000) == PANDO_TIMEOUT);
+    CHECK(rt_waitq_while_co(&handed, not_mine, &nobody, 0) == PANDO_TIMEOUT);
+    (void)arg;
+}
+
+static void test_waitq_while(void)
+{
+    static int numbers[2] = {0, 1};
+    struct rt_thread *threads[3];
+    rt_waitq_init(&handed);
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(rt_thread_start("turns", take_turns, &numbers[i], &threads[i]));
+    CHECK_OK(rt_thread_start("none", give_up_turn, NULL, &threads[2]));
+    for (int i = 0; i < 3; i++)
+        rt_thread_join(threads[i]);
+    CHECK(atomic_load(&turn) == 0);
+}
+
+/* Who waits for a flag may free it with its queue: so it does not change while somebody looks at it, who would then
+ * go on before the other thread is done with the queue. */
+static atomic_bool flag, looking, clearing;
+
+static bool flag_stays(const void *arg)
+{
+    (void)arg;
+    bool set = atomic_load(&flag);
+    atomic_store(&looking, true);
+    while (!atomic_load(&clearing))
+        sched_yield();
+    for (int i = 0; i < 1000; i++)
+        sched_yield();
+    CHECK(atomic_load(&flag) == set);
+    return set;
+}
+
+static void clear_flag(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&looking))
+        rt_yield_co();
+    atomic_store(&clearing, true);
+    rt_waitq_clear(&handed, &flag);
+}
+
+static void await_flag(void *arg)
+{
+    (void)arg;
+    CHECK_OK(rt_waitq_while_co(&handed, flag_stays, NULL, RT_NEVER));
+    CHECK(!atomic_load(&flag));
+}
+
+static void test_waitq_clear(void)
+{
+    struct rt_thread *a, *b;
+    rt_waitq_init(&handed);
+    atomic_store(&flag, true);
+    CHECK_OK(rt_thread_start("waits", await_flag, NULL, &a));
+    CHECK_OK(rt_thread_start("clears", clear_flag, NULL, &b));
+    rt_thread_join(a);
+    rt_thread_join(b);
+}
+
 struct numbered {
     struct rt_message message;
     int number;
@@ -250,7 +333,7 @@ static int turns_meanwhile;
 static void offload_task(void *arg)
 {
     (void)arg;
-    CHECK_OK(rt_offload_co(block_5_ms, &offloaded));
+    CHECK_OK(rt_blocking_co(block_5_ms, &offloaded));
 }
 
 static void turning_task(void *arg)
@@ -266,7 +349,7 @@ static void turning_task(void *arg)
     }
 }
 
-static void test_offload(void)
+static void test_blocking(void)
 {
     struct rt_loop *loop = rt_loop_create();
     CHECK_OK(rt_spawn(loop, offload_task, NULL));
@@ -519,8 +602,10 @@ int main(void)
     test_many_tasks();
     test_latch();
     test_waitq_between_threads();
+    test_waitq_while();
+    test_waitq_clear();
     test_messages_in_order();
-    test_offload();
+    test_blocking();
     test_idle_sleeps();
     test_calls();
     test_coarse_clock();

@@ -7,10 +7,10 @@
 
 #include "base/assert.h"
 #include "server/keyspace.h"
-#include "server/number.h"
-#include "server/pattern.h"
-#include "server/reply.h"
-#include "server/resp.h"
+#include "server/resp/number.h"
+#include "server/resp/pattern.h"
+#include "server/resp/reply.h"
+#include "server/resp/resp.h"
 #include "server/stats.h"
 #include "server/value.h"
 

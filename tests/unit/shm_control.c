@@ -1,11 +1,13 @@
 /*
  * The shm fabric's control socket: nonsense, clients that never read, permissions; and opening.
  */
+#include <dirent.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include "fabric/shm/control_fmt.h"
+#include "fabric/shm/server_int.h"
 #include "shm_world.h"
 
 /* ---- nonsense on the control socket ---------------------------------------------------------- */
@@ -44,16 +46,21 @@ static void raw_send(int fd, size_t size)
     CHECK(send(fd, &message, size, MSG_NOSIGNAL) == (ssize_t)size);
 }
 
-static void raw_hello(int fd, uint32_t version, enum pando_status expected)
+static void raw_hello_sized(int fd, uint32_t version, uint32_t size, enum pando_status expected)
 {
     message = (struct raw_message){
-        .header = {.type = SHM_HELLO, .size = sizeof(struct shm_hello), .tag = 99},
+        .header = {.type = SHM_HELLO, .size = size, .tag = 99},
         .hello = {.magic = SHM_CONTROL_MAGIC, .version = version, .endpoint = (uint64_t)fd},
     };
-    struct shm_header reply[3];
-    raw_send(fd, sizeof(struct shm_header) + sizeof(struct shm_hello));
+    struct shm_header reply[4];
+    raw_send(fd, sizeof(struct shm_header) + size);
     CHECK(raw_receive(fd, reply, sizeof(reply)) >= sizeof(reply[0]));
     CHECK(reply[0].type == SHM_REPLY && reply[0].tag == 99 && reply[0].code == expected);
+}
+
+static void raw_hello(int fd, uint32_t version, enum pando_status expected)
+{
+    raw_hello_sized(fd, version, sizeof(struct shm_hello), expected);
 }
 
 static void expect_dropped(bool greeted, struct shm_header header, size_t body_bytes)
@@ -99,10 +106,14 @@ static void send_nonsense(void)
     raw_send(fd, sizeof(message.header) + fence);
     CHECK(raw_receive(fd, &byte, 1) == 0);
     close(fd);
-    fd = raw_connect(); /* not nonsense, but not understood */
-    raw_hello(fd, SHM_CONTROL_VERSION + 1, PANDO_VERSION);
-    CHECK(raw_receive(fd, &byte, 1) == 0);
-    close(fd);
+    /* Not nonsense, but not understood; in another version a HELLO may have another size. */
+    static const uint32_t sizes[] = {SHM_HELLO_START, 24, sizeof(struct shm_hello), 100};
+    for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        fd = raw_connect();
+        raw_hello_sized(fd, SHM_CONTROL_VERSION + (i % 2 == 0 ? 1 : -1), sizes[i], PANDO_VERSION);
+        CHECK(raw_receive(fd, &byte, 1) == 0);
+        close(fd);
+    }
 }
 
 /* Asks and asks and does not read an answer, until nobody takes a question any more. */
@@ -159,6 +170,141 @@ static void test_nonsense(void)
     struct child server = start("server", "");
     run(nonsense_task, NULL);
     stop(server);
+}
+
+/* ---- too many ------------------------------------------------------------------------------- */
+
+/* How many lines the log has, and how many of them with this text. */
+static unsigned lines_of(const char *path, const char *text, unsigned *with)
+{
+    static char line[4096];
+    unsigned lines = 0;
+    FILE *file = fopen(path, "r");
+    CHECK(file != NULL);
+    for (*with = 0; fgets(line, sizeof(line), file) != NULL; lines++)
+        *with += strstr(line, text) != NULL;
+    fclose(file);
+    return lines;
+}
+
+static struct child start_crowded(int left, char path[96])
+{
+    char words[128];
+    snprintf(path, 96, "%s/log", folder);
+    snprintf(words, sizeof(words), "%d %s", left, path);
+    return start("crowded", words);
+}
+
+/* How often the server's thread has slept: it wakes for every try. */
+static unsigned long sleeps_of(pid_t process)
+{
+    char path[320], line[256];
+    unsigned long sleeps = 0, found = 0;
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)process);
+    DIR *tasks = opendir(path);
+    CHECK(tasks != NULL);
+    for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
+        bool ours = false;
+        snprintf(path, sizeof(path), "/proc/%d/task/%s/status", (int)process, task->d_name);
+        FILE *status = fopen(path, "r");
+        while (status != NULL && fgets(line, sizeof(line), status) != NULL) {
+            ours |= strcmp(line, "Name:\tpando-shm\n") == 0;
+            if (ours && sscanf(line, "voluntary_ctxt_switches: %lu", &sleeps) == 1)
+                found++;
+        }
+        if (status != NULL)
+            fclose(status);
+    }
+    closedir(tasks);
+    CHECK_EQ_U64(found, 1);
+    return sleeps;
+}
+
+/* Without a descriptor left clients wait, and are let in when there is one. One line says so, however often it
+ * is tried. */
+static void test_no_descriptors(void)
+{
+    enum { TRIES = 6 };
+    char path[96];
+    unsigned said = 0;
+    struct child server = start_crowded(0, path);
+    int client = raw_connect();
+    while (said == 0) {
+        (void)lines_of(path, "cannot accept", &said);
+        usleep(1000);
+    }
+    unsigned long first = sleeps_of(server.process);
+    while (sleeps_of(server.process) < first + TRIES)
+        usleep(1000);
+    CHECK(write(server.input, "m", 1) == 1);
+    raw_hello(client, SHM_CONTROL_VERSION, PANDO_OK);
+    close(client);
+    stop(server);
+    CHECK_EQ_U64(lines_of(path, "cannot accept", &said), 1);
+    CHECK_EQ_U64(said, 1);
+    unlink(path);
+}
+
+/* With some left, clients are turned away whose processes could not be held by one more. One line tells of
+ * them all, and the others are served. */
+static void test_few_descriptors(void)
+{
+    enum { CLIENTS = 32, LEFT = 8 };
+    int clients[CLIENTS], served = 0;
+    char path[96], byte;
+    unsigned said;
+    struct child server = start_crowded(LEFT, path);
+    for (int i = 0; i < CLIENTS; i++)
+        clients[i] = raw_connect();
+    for (int i = LEFT; i < CLIENTS; i++)
+        CHECK(raw_receive(clients[i], &byte, 1) == 0);
+    for (int i = 0; i < LEFT; i++) {
+        struct pollfd end = {.fd = clients[i], .events = POLLIN};
+        if (poll(&end, 1, 0) == 1)
+            continue;
+        raw_hello(clients[i], SHM_CONTROL_VERSION, PANDO_OK);
+        served++;
+    }
+    /* One needs three for a moment, and two while it says nothing. */
+    CHECK_EQ_U64(served, LEFT / 2 - 1);
+    for (int i = 0; i < CLIENTS; i++)
+        close(clients[i]);
+    stop(server);
+    CHECK_EQ_U64(lines_of(path, "refused a client", &said), 1);
+    CHECK_EQ_U64(said, 1);
+    unlink(path);
+}
+
+/* One line tells of those over the limit, too. */
+static void test_over_the_limit(void)
+{
+    enum { OVER = 40 };
+    static int clients[SHM_CONNECTIONS_MAX];
+    char path[96], byte;
+    unsigned said;
+    struct rlimit limit;
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur = limit.rlim_max;
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    if (limit.rlim_max < 3 * SHM_CONNECTIONS_MAX) {
+        printf("no clients over the limit: only %llu files may be open\n",
+               (unsigned long long)limit.rlim_max);
+        return;
+    }
+    struct child server = start_crowded(-1, path);
+    for (int i = 0; i < SHM_CONNECTIONS_MAX; i++)
+        clients[i] = raw_connect();
+    for (int i = 0; i < OVER; i++) {
+        int fd = raw_connect();
+        CHECK(raw_receive(fd, &byte, 1) == 0);
+        close(fd);
+    }
+    for (int i = 0; i < SHM_CONNECTIONS_MAX; i++)
+        close(clients[i]);
+    stop(server);
+    CHECK_EQ_U64(lines_of(path, "too many connections", &said), 1);
+    CHECK_EQ_U64(said, 1);
+    unlink(path);
 }
 
 /* ---- opening, permissions, names ------------------------------------------------------------- */
@@ -252,6 +398,9 @@ int main(int argc, char **argv)
     test_open();
     test_denied();
     test_nonsense();
+    test_no_descriptors();
+    test_few_descriptors();
+    test_over_the_limit();
     world_end();
     return 0;
 }

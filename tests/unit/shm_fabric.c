@@ -2,6 +2,7 @@
  * The shm fabric: an endpoint to oneself, lists, a server in another process, its death and
  * restart.
  */
+#include "lib/fence.h"
 #include "shm_world.h"
 
 /* ---- an endpoint to oneself ------------------------------------------------------------------ */
@@ -84,10 +85,10 @@ static void self_task(void *arg)
     CHECK_EQ_U64(read_word(endpoint, WINDOW_FIRST), 77);
     CHECK_STATUS(fabric_self_read(fabric, 0, &word, 8), PANDO_RANGE);
     /* Others and its own past can be fenced; itself it cannot. */
-    CHECK_OK(fabric_fence_co(endpoint, (struct fabric_identity){6, 1}));
-    CHECK_OK(fabric_fence_co(endpoint, (struct fabric_identity){5, 1}));
+    CHECK_OK(fence_co(endpoint, (struct fabric_identity){6, 1}));
+    CHECK_OK(fence_co(endpoint, (struct fabric_identity){5, 1}));
     CHECK_OK(fabric_reconnect_co(endpoint));
-    CHECK_STATUS(fabric_fence_co(endpoint, (struct fabric_identity){5, 2}), PANDO_UNSUPPORTED);
+    CHECK_STATUS(fence_co(endpoint, (struct fabric_identity){5, 2}), PANDO_UNSUPPORTED);
     CHECK_STATUS(fabric_reconnect_co(endpoint), PANDO_FENCED);
     fabric_disconnect_co(endpoint);
 }
@@ -205,7 +206,7 @@ static void peer_task(void *arg)
     /* It said goodbye, so ending member 9 does not end this process. */
     other = open_client(nobody);
     CHECK_OK(fabric_connect_co(other, NODE, &second));
-    CHECK_OK(fabric_fence_co(second, (struct fabric_identity){9, 4}));
+    CHECK_OK(fence_co(second, (struct fabric_identity){9, 4}));
     fabric_disconnect_co(second);
     fabric_close(other);
 }

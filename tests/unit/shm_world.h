@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -232,6 +233,42 @@ static inline int role_server(void)
     return 0;
 }
 
+/* A server whose log is in this file, and that has so many descriptors left, or as many as there may be
+ * (-1). When it reads a byte it has some more. */
+static inline int role_crowded(const char *words)
+{
+    enum { MORE = 16 };
+    char path[128], error[256], byte;
+    struct rlimit limit;
+    int left, fd, last = -1;
+    CHECK(sscanf(words, "%d %127s", &left, path) == 2);
+    log_set_level(LOG_LEVEL_WARN);
+    CHECK_OK(log_open_file(path, error, sizeof(error)));
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur = left >= 0 ? (rlim_t)256 : limit.rlim_max;
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    struct fabric *fabric = open_window(window_path, false);
+    CHECK_OK(fabric_shm_start(fabric));
+    while (left >= 0 && (fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
+        last = fd;
+    for (int i = 0; i < left; i++)
+        CHECK(close(last--) == 0);
+    say_ready();
+    if (read(STDIN_FILENO, &byte, 1) == 1)
+        for (int i = 0; i < MORE; i++)
+            CHECK(close(last--) == 0);
+    wait_for_end();
+    fabric_close(fabric);
+    return 0;
+}
+
+/* A server of another user. */
+static inline int role_impostor(void)
+{
+    CHECK(setgid(NOBODY) == 0 && setuid(NOBODY) == 0);
+    return role_server();
+}
+
 /* A word for each member to count in, and one to leave a sign in. */
 static inline uint64_t count_at(uint16_t member)
 {
@@ -366,6 +403,10 @@ static inline void world_begin(int argc, char **argv)
             exit(role_server());
         if (strcmp(argv[1], "writer") == 0)
             exit(role_writer(argv[3]));
+        if (strcmp(argv[1], "crowded") == 0)
+            exit(role_crowded(argv[3]));
+        if (strcmp(argv[1], "impostor") == 0)
+            exit(role_impostor());
         exit(role_denied());
     }
     alarm(120);
@@ -375,11 +416,20 @@ static inline void world_begin(int argc, char **argv)
     snprintf(window_path, sizeof(window_path), "%s/window", folder);
 }
 
+/* Where the owner of the window keeps who is attached. */
+static inline const char *attached_path(void)
+{
+    static char path[128];
+    snprintf(path, sizeof(path), "%s.attached", window_path);
+    return path;
+}
+
 static inline void world_end(void)
 {
     char path[128];
     snprintf(path, sizeof(path), "%s.sock", window_path);
     unlink(path); /* a server that was killed leaves it */
+    unlink(attached_path());
     unlink(window_path);
     if (rmdir(folder) != 0)
         CHECK_FAIL("%s is not empty", folder);

@@ -33,7 +33,7 @@ static enum pando_status open_table_co(struct store_thread *thread, struct store
 static void create_co(struct store_thread *thread)
 {
     char error[256];
-    struct engine_shape shape = {.key_max = 64, .value_inline = 64};
+    struct store_shape shape = {.key_max = 64, .value_inline = 64};
     CHECK_OK(store_table_create_co(thread, "t", NULL, &shape, error, sizeof(error)));
 }
 
@@ -75,7 +75,7 @@ static void use_co(struct store_thread *thread, uint64_t *random)
         memcpy(large, &round, sizeof(round));
         switch (*random >> 60) {
         case 0: {
-            struct engine_range range = {.no_high = true};
+            struct store_range range = {.no_high = true};
             struct counted counted = {.least_round = UINT64_MAX};
             status = store_scan_co(table, &range, count_pair, &counted);
             /* What was written into an older table of the name must not be here. The round goes up
@@ -85,8 +85,8 @@ static void use_co(struct store_thread *thread, uint64_t *random)
             break;
         }
         case 1:
-            status = store_put_co(table, slice_of(key, 8), slice_of(large, sizeof(large)),
-                                  ENGINE_UPSERT);
+            status =
+                store_put_co(table, slice_of(key, 8), slice_of(large, sizeof(large)), STORE_UPSERT);
             break;
         case 2:
             status = store_delete_co(table, slice_of(key, 8));
@@ -95,7 +95,7 @@ static void use_co(struct store_thread *thread, uint64_t *random)
         case 4:
         case 5:
         case 6:
-            status = store_put_co(table, slice_of(key, 8), slice_of(&round, 8), ENGINE_UPSERT);
+            status = store_put_co(table, slice_of(key, 8), slice_of(&round, 8), STORE_UPSERT);
             break;
         default:
             status = store_get_co(table, slice_of(key, 8), value, sizeof(value), &size);
@@ -105,7 +105,7 @@ static void use_co(struct store_thread *thread, uint64_t *random)
                        pando_status_text(status));
         if (store_table_dropped(table)) {
             CHECK_STATUS(store_get_co(table, slice_of(key, 8), value, 8, &size), PANDO_NOT_FOUND);
-            CHECK_STATUS(store_put_co(table, slice_of(key, 8), slice_of(key, 8), ENGINE_UPSERT),
+            CHECK_STATUS(store_put_co(table, slice_of(key, 8), slice_of(key, 8), STORE_UPSERT),
                          PANDO_NOT_FOUND);
             atomic_fetch_add(&refused, 1);
             break;
@@ -154,7 +154,7 @@ static void fill_co(struct store_thread *thread)
         uint8_t key[8];
         key_of(i, key);
         enum pando_status status =
-            store_put_co(table, slice_of(key, 8), slice_of(&round, 8), ENGINE_UPSERT);
+            store_put_co(table, slice_of(key, 8), slice_of(&round, 8), STORE_UPSERT);
         CHECK_OK(status);
     }
     store_table_close(table);
@@ -164,14 +164,14 @@ static void fill_co(struct store_thread *thread)
 
 static atomic_int inside; /* 1: in the callback; 2: it has ended */
 
-static struct engine_change slow_change(void *context, const struct slice *old)
+static struct store_change slow_change(void *context, const struct slice *old)
 {
     (void)context;
     (void)old;
     atomic_store(&inside, 1);
     usleep(300 * 1000);
     atomic_store(&inside, 2);
-    return (struct engine_change){.what = ENGINE_STORE, .value = slice_of("v", 1)};
+    return (struct store_change){.what = STORE_REPLACE, .value = slice_of("v", 1)};
 }
 
 /* On another thread. */
@@ -229,7 +229,7 @@ static void drop_co(struct store_thread *thread)
 
 static void names_co(struct store_thread *thread)
 {
-    struct engine_shape shape = {.key_max = 16, .value_inline = 8};
+    struct store_shape shape = {.key_max = 16, .value_inline = 8};
     struct store_table *table;
     char error[256] = "";
     char longest[80];
@@ -246,12 +246,14 @@ static void names_co(struct store_thread *thread)
     }
 }
 
-/* A process that is to end does not wait for its next life, which takes twenty leases if none comes. */
+/* A process that is to end does not wait for its next membership, which takes twenty leases if none
+ * comes. */
 static void hurry_co(void)
 {
     uint64_t begin_ns = rt_now_ns();
     store_hurry(store);
-    CHECK_STATUS(store_reborn_co(store, atomic_load(&store->life_number)), PANDO_TIMEOUT);
+    CHECK_STATUS(store_await_membership_co(store, atomic_load(&store->membership_number)),
+                 PANDO_TIMEOUT);
     CHECK(rt_now_ns() - begin_ns < STORE_REJOIN_LEASES * store->lease_ns);
 }
 
@@ -272,7 +274,7 @@ static void main_co(void *context, const struct env_place *place)
     struct store_options options = {.env = place->env, .fabric = place->fabric, .name = "test"};
     CHECK_OK(store_open_co(&options, &store, error, sizeof(error)));
     CHECK_OK(store_thread_open_co(store, &thread));
-    struct engine_shape shape = {.key_max = 16, .value_inline = 8};
+    struct store_shape shape = {.key_max = 16, .value_inline = 8};
     CHECK_OK(store_table_create_co(thread, "slow", NULL, &shape, error, sizeof(error)));
     atomic_store(&opened, 1);
     drop_waits_co(thread);

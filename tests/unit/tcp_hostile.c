@@ -14,17 +14,17 @@ static struct fabric *server;
 
 static struct stream connect_co(void)
 {
-    struct tcp_fabric *fabric = tcp_fabric_of(client);
-    struct session_connect connect = {
+    struct socket_fabric *fabric = socket_fabric_of(client);
+    struct client_connect connect = {
         .protocol = &tcp_protocol,
-        .secret = &fabric->secret,
+        .credentials = fabric->credentials,
         .timeout_ns = ANSWER_NS,
         .location = fabric_location(server),
         .node = NODE,
         .claim = {.endpoint_id = rt_random()},
     };
     struct stream stream;
-    CHECK_OK(session_connect_co(&connect, &stream));
+    CHECK_OK(client_connect_co(&connect, &stream));
     return stream;
 }
 
@@ -116,7 +116,7 @@ static void lies_co(void *arg)
 int main(void)
 {
     world_open(NODE + 1);
-    server = open_fabric((struct fabric_tcp_options){
+    server = open_fabric((struct fabric_socket_options){
         .node = NODE, .target = FABRIC_MEMORY, .listen = "127.0.0.1:0", .host_bytes = HOST_BYTES});
     CHECK_OK(fabric_tcp_start(server));
     run(lies_co);

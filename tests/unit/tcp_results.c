@@ -17,13 +17,12 @@ struct line {
 /* An endpoint whose server is the other end of a pair of sockets. */
 static struct line open_line(void)
 {
-    struct tcp_endpoint *endpoint = calloc(1, sizeof(*endpoint));
+    struct tcp_endpoint *endpoint = tcp_endpoint_create(client, 1);
     int fds[2];
     CHECK(endpoint != NULL && socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds) == 0);
-    endpoint->base = (struct fabric_endpoint){
-        .ops = &tcp_fabric_ops, .fabric = client, .loop = rt_loop_self(), .node = 1};
-    CHECK_OK(tcp_endpoint_open(endpoint, (struct stream){.fd = fds[0]}));
-    return (struct line){.endpoint = &endpoint->base, .far = fds[1]};
+    endpoint->client.stream.fd = fds[0];
+    CHECK_OK(tcp_endpoint_open(endpoint));
+    return (struct line){.endpoint = &endpoint->client.base, .far = fds[1]};
 }
 
 static void close_line_co(struct line *line)

@@ -14,7 +14,7 @@
 static struct fabric *client;
 static char secret_path[] = "/tmp/pando-tcp-XXXXXX";
 
-static inline struct fabric *open_fabric(struct fabric_tcp_options options)
+static inline struct fabric *open_fabric(struct fabric_socket_options options)
 {
     struct fabric *fabric;
     char error[256];
@@ -30,7 +30,7 @@ static inline void world_open(uint16_t client_node)
     close(fd);
     log_set_level(LOG_LEVEL_ERROR);
     client =
-        open_fabric((struct fabric_tcp_options){.node = client_node, .target = FABRIC_COMPUTE});
+        open_fabric((struct fabric_socket_options){.node = client_node, .target = FABRIC_COMPUTE});
 }
 
 static inline void world_close(void)

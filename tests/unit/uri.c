@@ -67,7 +67,7 @@ static void test_tcp(void)
     bad("tcp:", "tcp:127.0.0.1:7000");
     bad("tcp:host", "'host' is not host:port");
     bad("tcp:host:7000,other", "'other' is not host:port");
-    bad("tcp:host:70000", "not host:port");
+    bad("tcp:host:70000", "'host:70000' has a port over 65535");
     bad("tcp:host:0", "port 0");
 }
 

@@ -8,7 +8,7 @@
 #include "lib/check.h"
 #include "store/engines.h"
 #include "store/env.h"
-#include "tree/node/node_fmt.h"
+#include "tree/blink/node/node_fmt.h"
 
 enum { KEYS = 3000, LONG_EVERY = 50, LONG_BYTES = 5000, NODE_BYTES = 1024 };
 

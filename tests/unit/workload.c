@@ -1,7 +1,11 @@
 /*
  * Workloads of `pando bench`: distributions against what they should be, keys that are unique.
  */
-#include "cmd/workload.c" /* a part of the program, not of the library */
+#include "bench/workload.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "lib/check.h"
 

@@ -1,10 +1,9 @@
 /*
- * accept.c - a new socket becomes a session, on a task of its own: TLS, proof, the end of the
- * endpoint's former session, fences, and what the backend prepares.
+ * accept.c - a new socket becomes a connection, on a task of its own: TLS, proof, the end of the
+ * endpoint's former connection, fences, and what the backend prepares.
  */
-#include <sys/socket.h>
+#include <sys/epoll.h>
 
-#include "base/log.h"
 #include "fabric/fabric_int.h"
 #include "fabric/session/channel.h"
 #include "fabric/session/session.h"
@@ -12,30 +11,37 @@
 static const uint64_t STRANGER_NS = 5 * RT_NS_PER_S;
 
 struct acceptance {
-    struct session *session;
+    struct connection *connection;
     struct handshake handshake;
     struct handshake_claim claim;
     struct handshake_welcome welcome;
     uint64_t deadline_ns;
+    struct credential_set *credentials;
     const char *why; /* it was refused */
 };
 
-static struct session_server *server_of(const struct session *session)
+static struct connection_server *server_of(const struct connection *connection)
 {
-    return session->thread->server;
+    return connection->thread->server;
 }
 
+/* TLS, if that is how it begins. Whether plain frames are taken is decided after its HELLO, so that an
+ * older program is told that it is one. */
 static enum pando_status tls_co(struct acceptance *acceptance)
 {
-    struct session *session = acceptance->session;
-    if (server_of(session)->tls == NULL)
-        return PANDO_OK;
+    struct connection *connection = acceptance->connection;
     enum pando_status status =
-        tls_attach(&session->stream, server_of(session)->tls, TLS_SERVER, NULL);
+        channel_wait_co(connection->stream.fd, EPOLLIN, acceptance->deadline_ns);
+    if (status == PANDO_TIMEOUT)
+        acceptance->why = "it proved nothing in time";
+    if (status != PANDO_OK || socket_peek(connection->stream.fd) != TLS_FIRST_BYTE)
+        return status;
+    status =
+        tls_attach_context(&connection->stream, acceptance->credentials->server, TLS_SERVER, NULL);
     if (status == PANDO_OK)
-        status = channel_tls_co(&session->stream, acceptance->deadline_ns);
+        status = channel_tls_co(&connection->stream, acceptance->deadline_ns);
     if (status == PANDO_DENIED)
-        acceptance->why = "TLS handshake failed";
+        acceptance->why = tls_trouble_text(connection->stream.trouble);
     return status;
 }
 
@@ -43,8 +49,8 @@ static enum pando_status receive_co(struct acceptance *acceptance, enum wire_typ
                                     uint8_t *body, uint32_t size)
 {
     struct wire_frame frame;
-    enum pando_status status = channel_receive_frame_co(&acceptance->session->stream, &frame, body,
-                                                        size, acceptance->deadline_ns);
+    enum pando_status status = channel_receive_frame_co(&acceptance->connection->stream, &frame,
+                                                        body, size, acceptance->deadline_ns);
     if (status == PANDO_OK && (frame.type != type || frame.size != size))
         status = PANDO_DENIED;
     if (status == PANDO_TIMEOUT)
@@ -62,14 +68,28 @@ static enum pando_status welcome_co(struct acceptance *acceptance, enum pando_st
         handshake_put_welcome(&acceptance->handshake, &acceptance->welcome, body);
     if (status != PANDO_OK)
         return status;
-    return channel_send_frame_co(&acceptance->session->stream, WIRE_WELCOME, body,
+    return channel_send_frame_co(&acceptance->connection->stream, WIRE_WELCOME, body,
                                  handshake_welcome_bytes(acceptance->handshake.protocol),
                                  rt_now_ns() + STRANGER_NS);
 }
 
+/* Refuses plain frames where TLS is due. */
+static enum pando_status protected_co(struct acceptance *acceptance)
+{
+    struct connection *connection = acceptance->connection;
+    const struct credentials *credentials = server_of(connection)->credentials;
+    if (connection->stream.ssl != NULL || !credentials_want_tls(credentials, connection->stream.fd))
+        return PANDO_OK;
+    acceptance->why = "plain TCP, where TLS is due";
+    acceptance->welcome.refusal =
+        credentials_certified(credentials) ? WIRE_REFUSED_UNCERTIFIED : WIRE_REFUSED_PLAIN;
+    (void)welcome_co(acceptance, PANDO_DENIED);
+    return PANDO_DENIED;
+}
+
 static enum pando_status hello_co(struct acceptance *acceptance)
 {
-    struct session *session = acceptance->session;
+    struct connection *connection = acceptance->connection;
     struct handshake *handshake = &acceptance->handshake;
     uint8_t body[WIRE_HELLO_BYTES];
 
@@ -77,16 +97,20 @@ static enum pando_status hello_co(struct acceptance *acceptance)
     if (status != PANDO_OK)
         return status;
     status = handshake_get_hello(handshake, body);
-    if (status == PANDO_VERSION)
+    if (status == PANDO_VERSION) {
+        acceptance->why = "it speaks another version of the protocol";
         (void)welcome_co(acceptance, PANDO_VERSION);
-    if (status == PANDO_DENIED || status == PANDO_VERSION)
+    }
+    if (status == PANDO_DENIED)
         acceptance->why = "it does not speak the protocol";
+    if (status == PANDO_OK)
+        status = protected_co(acceptance);
     if (status == PANDO_OK)
         status = secret_nonce(handshake->server_nonce, WIRE_NONCE_BYTES);
     if (status == PANDO_OK)
-        status = stream_binding(&session->stream, handshake->binding);
+        status = stream_binding(&connection->stream, handshake->binding);
     if (status == PANDO_OK)
-        status = channel_send_frame_co(&session->stream, WIRE_CHALLENGE, handshake->server_nonce,
+        status = channel_send_frame_co(&connection->stream, WIRE_CHALLENGE, handshake->server_nonce,
                                        WIRE_NONCE_BYTES, acceptance->deadline_ns);
     return status;
 }
@@ -102,27 +126,34 @@ static enum pando_status proof_co(struct acceptance *acceptance)
     if (status != PANDO_DENIED)
         return status;
     acceptance->why = "wrong secret";
+    acceptance->welcome.refusal = WIRE_REFUSED_SECRET;
     (void)welcome_co(acceptance, PANDO_DENIED);
     return PANDO_DENIED;
 }
 
-/* Its former session ends here. From the moment its identity is set a fence finds the session; the
- * look at the fences comes after that, so one of the two sees the other. */
+/* Its former connection ends here, unless it expects another window. From the moment its identity is set a fence finds the
+ * connection; the look at the fences comes after that, so one of the two sees the other. */
 static enum pando_status admit_co(struct acceptance *acceptance)
 {
-    struct session *session = acceptance->session;
-    struct session_server *server = server_of(session);
-    struct session_filter filter = {.endpoint_id = acceptance->claim.endpoint_id,
-                                    .except = session};
+    struct connection *connection = acceptance->connection;
+    struct connection_server *server = server_of(connection);
+    struct connection_filter filter = {.endpoint_id = acceptance->claim.endpoint_id,
+                                       .except = connection};
 
-    enum pando_status status = session_drop_co(server, &filter);
-    session->identity = acceptance->claim.identity;
-    session->endpoint_id = acceptance->claim.endpoint_id;
-    if (status == PANDO_OK && !window_admit(server->window, session->identity))
+    enum pando_status status = fabric_window_admit(server->fabric, acceptance->claim.window,
+                                                   acceptance->claim.identity, rt_now_ns());
+    if (status != PANDO_OK) {
+        acceptance->welcome.refusal = WIRE_REFUSED_WINDOW;
+        return status;
+    }
+    status = connection_drop_co(server, &filter);
+    connection->identity = acceptance->claim.identity;
+    connection->endpoint_id = acceptance->claim.endpoint_id;
+    if (status == PANDO_OK && window_fenced(server->window, connection->identity))
         status = PANDO_FENCED;
-    if (status == PANDO_OK && session->state != SESSION_CLOSED)
+    if (status == PANDO_OK && connection->state != CONNECTION_CLOSED)
         status =
-            server->ops->prepare_co(session, acceptance->claim.extra, acceptance->welcome.extra);
+            server->ops->prepare_co(connection, acceptance->claim.extra, acceptance->welcome.extra);
     return status;
 }
 
@@ -130,8 +161,8 @@ static enum pando_status admit_co(struct acceptance *acceptance)
  * suspends: whoever closes it later closes an open one. */
 static void conclude_co(struct acceptance *acceptance, enum pando_status status)
 {
-    struct session *session = acceptance->session;
-    struct session_server *server = server_of(session);
+    struct connection *connection = acceptance->connection;
+    struct connection_server *server = server_of(connection);
     struct fabric *fabric = server->fabric;
 
     acceptance->welcome.node = fabric->node;
@@ -140,25 +171,27 @@ static void conclude_co(struct acceptance *acceptance, enum pando_status status)
     acceptance->welcome.device_bytes = fabric->device_bytes;
     acceptance->welcome.window = fabric_window_id(fabric);
     enum pando_status sent = welcome_co(acceptance, status);
-    if (session->state == SESSION_CLOSED)
+    if (connection->state == CONNECTION_CLOSED)
         return;
     if (sent == PANDO_OK && status == PANDO_OK)
-        status = server->ops->open(session);
+        status = server->ops->open(connection);
     if (sent != PANDO_OK || status != PANDO_OK) {
-        session_close(session, status == PANDO_FENCED ? "its member is fenced" : acceptance->why);
+        connection_close(connection,
+                         status == PANDO_FENCED ? "its member is fenced" : acceptance->why);
         return;
     }
-    session->state = SESSION_OPEN;
-    atomic_fetch_sub(&server->strangers, 1);
+    connection->state = CONNECTION_OPEN;
 }
 
 static void accept_task(void *arg)
 {
-    struct session *session = arg;
-    struct session_server *server = server_of(session);
+    struct connection *connection = arg;
+    struct connection_server *server = server_of(connection);
+    struct credential_set *credentials = credentials_hold(server->credentials);
     struct acceptance acceptance = {
-        .session = session,
-        .handshake = {.protocol = server->protocol, .secret = server->secret},
+        .connection = connection,
+        .credentials = credentials,
+        .handshake = {.protocol = server->protocol, .secrets = credentials->secrets},
         .deadline_ns = rt_now_ns() + STRANGER_NS,
     };
     enum pando_status status = tls_co(&acceptance);
@@ -166,21 +199,24 @@ static void accept_task(void *arg)
         status = hello_co(&acceptance);
     if (status == PANDO_OK)
         status = proof_co(&acceptance);
+    if (status == PANDO_OK && !strangers_leave(server->strangers, &connection->stranger))
+        status = PANDO_BROKEN; /* another one has its place */
     if (status == PANDO_OK)
         conclude_co(&acceptance, admit_co(&acceptance));
     else
-        session_close(session, acceptance.why);
-    session_release(session);
+        connection_close(connection, acceptance.why);
+    credentials_release(credentials);
+    connection_release(connection);
 }
 
-void session_accept(struct session_server *server, struct session *session)
+void connection_accept(struct connection_server *server, struct connection *connection)
 {
-    list_push_back(&session->thread->sessions, &session->link);
-    session_hold(session);
-    if (session->thread->stopping ||
-        rt_spawn(session_loop(session->thread), accept_task, session) != PANDO_OK) {
-        session_close(session, NULL);
-        session_release(session);
+    list_push_back(&connection->thread->connections, &connection->link);
+    connection_hold(connection);
+    if (connection->thread->stopping ||
+        rt_spawn(connection_loop(connection->thread), accept_task, connection) != PANDO_OK) {
+        connection_close(connection, NULL);
+        connection_release(connection);
     }
     (void)server;
 }

@@ -5,13 +5,13 @@
 
 static const uint64_t CALL_NS = 30 * RT_NS_PER_S;
 
-struct session_call session_call_make(struct session_calls *calls, void *reply, uint32_t capacity)
+struct client_call client_call_make(struct client_calls *calls, void *reply, uint32_t capacity)
 {
-    return (struct session_call){
+    return (struct client_call){
         .tag = calls->next_tag++, .task = rt_task_self(), .reply = reply, .capacity = capacity};
 }
 
-static void call_done(struct session_call *call, enum pando_status status)
+static void call_done(struct client_call *call, enum pando_status status)
 {
     list_remove(&call->link);
     call->done = true;
@@ -19,7 +19,7 @@ static void call_done(struct session_call *call, enum pando_status status)
     rt_unpark(call->task);
 }
 
-enum pando_status session_call_wait_co(struct session_calls *calls, struct session_call *call)
+enum pando_status client_call_wait_co(struct client_calls *calls, struct client_call *call)
 {
     uint64_t deadline = rt_now_ns() + CALL_NS;
     enum pando_status parked = PANDO_OK;
@@ -33,13 +33,13 @@ enum pando_status session_call_wait_co(struct session_calls *calls, struct sessi
     return PANDO_TIMEOUT;
 }
 
-enum wire_parse session_calls_reply(struct session_calls *calls, const uint8_t *body, uint32_t size)
+enum wire_parse client_calls_reply(struct client_calls *calls, const uint8_t *body, uint32_t size)
 {
     struct wire_call reply;
     if (wire_get_call(body, size, &reply) != WIRE_OK || reply.word >= PANDO_STATUS_COUNT)
         return WIRE_BAD;
     list_for_each (link, &calls->waiting) {
-        struct session_call *call = container_of(link, struct session_call, link);
+        struct client_call *call = container_of(link, struct client_call, link);
         if (call->tag != reply.tag)
             continue;
         uint32_t stored = reply.size < call->capacity ? reply.size : call->capacity;
@@ -52,8 +52,8 @@ enum wire_parse session_calls_reply(struct session_calls *calls, const uint8_t *
     return WIRE_OK; /* its caller gave up */
 }
 
-void session_calls_fail(struct session_calls *calls, enum pando_status status)
+void client_calls_fail(struct client_calls *calls, enum pando_status status)
 {
     list_for_each_safe (link, &calls->waiting)
-        call_done(container_of(link, struct session_call, link), status);
+        call_done(container_of(link, struct client_call, link), status);
 }

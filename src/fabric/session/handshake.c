@@ -19,7 +19,8 @@ static enum pando_status make_proof(const struct handshake *handshake, enum side
         slice_of(handshake->binding, sizeof(handshake->binding)),
         said,
     };
-    return secret_proof(handshake->secret, parts, sizeof(parts) / sizeof(parts[0]), out);
+    return secret_proof(&handshake->secrets->all[handshake->secret], parts,
+                        sizeof(parts) / sizeof(parts[0]), out);
 }
 
 static enum pando_status check_proof(const struct handshake *handshake, enum side side,
@@ -63,23 +64,28 @@ enum pando_status handshake_put_proof(const struct handshake *handshake,
     wire_put_u16(body + 8, claim->identity.member);
     wire_put_u16(body + 10, claim->identity.incarnation);
     wire_put_u32(body + 12, 0);
+    wire_put_u64(body + 16, claim->window);
     memcpy(body + WIRE_PROOF_FIXED, claim->extra, extra);
     return make_proof(handshake, CLIENT, slice_of(body, WIRE_PROOF_FIXED + extra),
                       body + WIRE_PROOF_FIXED + extra);
 }
 
-enum pando_status handshake_get_proof(const struct handshake *handshake, const uint8_t *body,
+enum pando_status handshake_get_proof(struct handshake *handshake, const uint8_t *body,
                                       struct handshake_claim *out)
 {
     uint32_t extra = handshake->protocol->proof_extra;
-    enum pando_status status =
-        check_proof(handshake, CLIENT, slice_of(body, WIRE_PROOF_FIXED + extra),
-                    body + WIRE_PROOF_FIXED + extra);
+    enum pando_status status = PANDO_DENIED;
+    for (unsigned i = 0; status == PANDO_DENIED && i < handshake->secrets->count; i++) {
+        handshake->secret = i;
+        status = check_proof(handshake, CLIENT, slice_of(body, WIRE_PROOF_FIXED + extra),
+                             body + WIRE_PROOF_FIXED + extra);
+    }
     if (status != PANDO_OK)
         return status;
     out->endpoint_id = wire_get_u64(body);
     out->identity.member = wire_get_u16(body + 8);
     out->identity.incarnation = wire_get_u16(body + 10);
+    out->window = wire_get_u64(body + 16);
     memcpy(out->extra, body + WIRE_PROOF_FIXED, extra);
     return PANDO_OK;
 }
@@ -91,8 +97,10 @@ enum pando_status handshake_put_welcome(const struct handshake *handshake,
     pando_assert(extra <= WIRE_EXTRA_MAX);
     memset(body, 0, handshake_welcome_bytes(handshake->protocol));
     wire_put_u16(body, (uint16_t)welcome->status);
-    if (welcome->status != PANDO_OK)
+    if (welcome->status != PANDO_OK) {
+        wire_put_u16(body + 2, (uint16_t)welcome->refusal);
         return PANDO_OK; /* whoever it is learns nothing else */
+    }
     wire_put_u16(body + 2, welcome->node);
     body[4] = (uint8_t)welcome->target;
     wire_put_u64(body + 8, welcome->window_bytes);
@@ -108,8 +116,12 @@ enum pando_status handshake_get_welcome(const struct handshake *handshake, const
 {
     uint32_t extra = handshake->protocol->welcome_extra;
     uint16_t code = wire_get_u16(body);
-    if (code != PANDO_OK)
+    out->refusal = WIRE_REFUSED;
+    if (code != PANDO_OK) {
+        uint16_t refusal = wire_get_u16(body + 2);
+        out->refusal = refusal < WIRE_REFUSALS ? (enum wire_refusal)refusal : WIRE_REFUSED;
         return code >= PANDO_STATUS_COUNT ? PANDO_DENIED : (enum pando_status)code;
+    }
     enum pando_status status =
         check_proof(handshake, SERVER, slice_of(body, WIRE_WELCOME_FIXED + extra),
                     body + WIRE_WELCOME_FIXED + extra);

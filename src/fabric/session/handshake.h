@@ -6,8 +6,7 @@
 #define FABRIC_SESSION_HANDSHAKE_H
 
 #include "fabric/session/wire.h"
-#include "fabric/stream/secret.h"
-#include "fabric/stream/stream.h"
+#include "fabric/stream/credentials.h"
 
 /* What a backend speaks. */
 struct handshake_protocol {
@@ -19,7 +18,8 @@ struct handshake_protocol {
 
 struct handshake {
     const struct handshake_protocol *protocol;
-    const struct secret *secret;
+    const struct secrets *secrets;
+    unsigned secret; /* the one in use: a client's first, a server's that the client has proved */
     uint8_t client_nonce[WIRE_NONCE_BYTES];
     uint8_t server_nonce[WIRE_NONCE_BYTES];
     uint8_t binding[STREAM_BINDING_BYTES];
@@ -44,24 +44,26 @@ PANDO_MUST_CHECK enum pando_status handshake_put_hello(struct handshake *handsha
 PANDO_MUST_CHECK enum pando_status handshake_get_hello(struct handshake *handshake,
                                                        const uint8_t *body);
 
-/* Who a client says it is. */
+/* Who a client says it is, and what it expects. */
 struct handshake_claim {
     uint64_t endpoint_id;
     struct fabric_identity identity;
+    uint64_t window; /* that it expects, 0 for any */
     uint8_t extra[WIRE_EXTRA_MAX];
 };
 
 PANDO_MUST_CHECK enum pando_status handshake_put_proof(const struct handshake *handshake,
                                                        const struct handshake_claim *claim,
                                                        uint8_t *body);
-/* DENIED: wrong secret. */
-PANDO_MUST_CHECK enum pando_status handshake_get_proof(const struct handshake *handshake,
-                                                       const uint8_t *body,
-                                                       struct handshake_claim *out);
+/* DENIED: none of the secrets. */
+PANDO_MUST_CHECK enum pando_status
+handshake_get_proof(struct handshake *handshake, const uint8_t *body, struct handshake_claim *out);
 
-/* What a server says of itself. Nothing but the status counts when that is not OK. */
+/* What a server says of itself. Nothing but the status counts when that is not OK, and the refusal,
+ * for a message to a person: nobody has proved it. */
 struct handshake_welcome {
     enum pando_status status;
+    enum wire_refusal refusal;
     uint16_t node;
     enum fabric_target target;
     uint64_t window_bytes, device_bytes, window;

@@ -1,6 +1,6 @@
 /*
- * serve.c - requests of a session that run as tasks. Each holds the session until it is done; by
- * then it may be closed, and the answer goes nowhere.
+ * serve.c - requests of a connection that run as tasks. Each holds the connection until it is done;
+ * by then it may be closed, and the answer goes nowhere.
  */
 #include <stdlib.h>
 
@@ -9,8 +9,10 @@
 #include "fabric/fabric_int.h"
 #include "fabric/session/session.h"
 
+enum { FENCES_MAX = 64 }; /* of one connection at a time: more get AGAIN */
+
 struct request {
-    struct session *session;
+    struct connection *connection;
     uint64_t tag;
     uint16_t method;
     struct fabric_identity identity;
@@ -18,49 +20,49 @@ struct request {
     uint8_t body[];
 };
 
-static void answer(struct session *session, uint64_t tag, enum pando_status status,
+static void answer(struct connection *connection, uint64_t tag, enum pando_status status,
                    const uint8_t *body, uint32_t size)
 {
-    if (session->state == SESSION_OPEN)
-        session->thread->server->ops->answer(session, tag, status, body, size);
+    if (connection->state == CONNECTION_OPEN)
+        connection->thread->server->ops->answer(connection, tag, status, body, size);
 }
 
-static bool request_start(struct session *session, rt_fn task, uint64_t tag, uint16_t method,
+static bool request_start(struct connection *connection, rt_fn task, uint64_t tag, uint16_t method,
                           struct fabric_identity identity, const uint8_t *body, uint32_t size)
 {
     struct request *request = malloc(sizeof(*request) + size);
     if (request == NULL)
         return false;
-    request->session = session;
+    request->connection = connection;
     request->tag = tag;
     request->method = method;
     request->identity = identity;
     request->size = size;
     if (size > 0)
         memcpy(request->body, body, size);
-    if (rt_spawn(session_loop(session->thread), task, request) != PANDO_OK) {
+    if (rt_spawn(connection_loop(connection->thread), task, request) != PANDO_OK) {
         free(request);
         return false;
     }
-    session_hold(session);
+    connection_hold(connection);
     return true;
 }
 
 static void request_end(struct request *request)
 {
-    session_release(request->session);
+    connection_release(request->connection);
     free(request);
 }
 
 /* Most calls come one after the other, and so much memory is not had or given back in no time. */
-static uint8_t *reply_take(struct session_thread *thread)
+static uint8_t *reply_take(struct connection_thread *thread)
 {
     uint8_t *reply = thread->reply;
     thread->reply = NULL;
     return reply != NULL ? reply : malloc(FABRIC_CALL_BYTES_MAX);
 }
 
-static void reply_give(struct session_thread *thread, uint8_t *reply)
+static void reply_give(struct connection_thread *thread, uint8_t *reply)
 {
     if (thread->reply == NULL)
         thread->reply = reply;
@@ -68,72 +70,89 @@ static void reply_give(struct session_thread *thread, uint8_t *reply)
         free(reply);
 }
 
-static void call_task(void *arg)
+static void serve_call_task(void *arg)
 {
     struct request *request = arg;
-    struct session *session = request->session;
-    struct session_thread *thread = session->thread;
+    struct connection *connection = request->connection;
+    struct connection_thread *thread = connection->thread;
     uint8_t *reply = reply_take(thread);
     struct fabric_request served = {
-        .from = session->identity,
+        .from = connection->identity,
         .method = request->method,
         .body = slice_of(request->body, request->size),
         .reply = reply,
     };
     enum pando_status status =
         reply == NULL ? PANDO_NO_MEMORY : fabric_serve_request(thread->server->fabric, &served);
-    answer(session, request->tag, status, reply, served.reply_size);
+    answer(connection, request->tag, status, reply, served.reply_size);
     reply_give(thread, reply);
     request_end(request);
 }
 
-bool session_serve_call(struct session *session, const struct wire_call *call)
+bool connection_serve_call(struct connection *connection, const struct wire_call *call)
 {
     /* Calls only: a fence must get through, whatever else is waiting. */
-    if (session->holds >= FABRIC_CALLS_MAX) {
-        answer(session, call->tag, PANDO_AGAIN, NULL, 0);
+    if (connection->holds >= FABRIC_CALLS_MAX) {
+        answer(connection, call->tag, PANDO_AGAIN, NULL, 0);
         return true;
     }
-    return request_start(session, call_task, call->tag, call->word, session->identity, call->body,
-                         call->size);
+    return request_start(connection, serve_call_task, call->tag, call->word, connection->identity,
+                         call->body, call->size);
 }
 
-enum pando_status session_fence_co(struct session_server *server, struct fabric_identity identity)
+/* Records the fence and ends the connections it concerns. */
+static enum pando_status fence_co(struct connection_server *server, struct fabric_identity identity)
 {
-    struct session_filter filter = {.identity = identity};
+    struct connection_filter filter = {.identity = identity};
 
     /* First the record, so that nobody new gets in; then those that are. A thread handles the drop
      * between two lists, so none is left running when it has answered. */
     window_fence(server->window, identity);
-    enum pando_status status = session_drop_co(server, &filter);
+    enum pando_status status = connection_drop_co(server, &filter);
     log_info("member fenced", log_u64("member", identity.member),
              log_u64("incarnation", identity.incarnation), log_status("status", status));
     return status;
 }
 
-enum pando_status session_self_fence_co(struct session_server *server, const struct window *window,
-                                        struct fabric_identity identity)
+enum pando_status connection_self_fence_co(struct fabric *fabric, struct connection_server *server,
+                                           const struct window *window,
+                                           const struct fabric_ticket *ticket)
 {
+    enum pando_status status = fabric_fence_check(fabric, ticket);
+    if (status != PANDO_OK)
+        return status;
     if (server != NULL)
-        return session_fence_co(server, identity);
-    window_fence(window, identity);
+        return fence_co(server, ticket->who);
+    window_fence(window, ticket->who);
     return PANDO_OK;
 }
 
 static void fence_task(void *arg)
 {
     struct request *request = arg;
-    enum pando_status status =
-        session_fence_co(request->session->thread->server, request->identity);
-    answer(request->session, request->tag, status, NULL, 0);
+    struct connection *connection = request->connection;
+    enum pando_status status = fence_co(connection->thread->server, request->identity);
+    connection->fences--;
+    answer(connection, request->tag, status, NULL, 0);
     request_end(request);
 }
 
-bool session_serve_fence(struct session *session, const uint8_t *body)
+/* What has no ticket is answered at once: no task and no memory of it is left waiting. */
+bool connection_serve_fence(struct connection *connection, const uint8_t *body)
 {
-    struct fabric_identity identity = {.member = wire_get_u16(body + 8),
-                                       .incarnation = wire_get_u16(body + 10)};
-    if (identity.member == 0 || identity.member >= FABRIC_MEMBERS_MAX)
+    struct fabric_ticket ticket;
+    uint64_t tag = wire_get_fence(body, &ticket);
+    enum pando_status status = fabric_fence_check(connection->thread->server->fabric, &ticket);
+    if (status == PANDO_INVALID)
         return false;
-    return request_start(session, fence_task, wire_get_u64(body), 0, identity, NULL, 0);
+    if (status == PANDO_OK && connection->fences >= FENCES_MAX)
+        status = PANDO_AGAIN;
+    if (status != PANDO_OK) {
+        answer(connection, tag, status, NULL, 0);
+        return true;
+    }
+    if (!request_start(connection, fence_task, tag, 0, ticket.who, NULL, 0))
+        return false;
+    connection->fences++;
+    return true;
 }

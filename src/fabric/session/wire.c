@@ -58,10 +58,19 @@ enum wire_parse wire_get_call(const uint8_t *from, uint32_t frame_size, struct w
     return WIRE_OK;
 }
 
-void wire_put_fence(uint8_t *to, uint64_t tag, struct fabric_identity identity)
+void wire_put_fence(uint8_t *to, uint64_t tag, const struct fabric_ticket *ticket)
 {
     wire_put_u64(to, tag);
-    wire_put_u16(to + 8, identity.member);
-    wire_put_u16(to + 10, identity.incarnation);
+    wire_put_u16(to + 8, ticket->who.member);
+    wire_put_u16(to + 10, ticket->who.incarnation);
     wire_put_u32(to + 12, 0);
+    memcpy(to + 16, ticket->seal, sizeof(ticket->seal));
+}
+
+uint64_t wire_get_fence(const uint8_t *from, struct fabric_ticket *ticket)
+{
+    ticket->who.member = wire_get_u16(from + 8);
+    ticket->who.incarnation = wire_get_u16(from + 10);
+    memcpy(ticket->seal, from + 16, sizeof(ticket->seal));
+    return wire_get_u64(from);
 }

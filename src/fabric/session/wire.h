@@ -49,7 +49,9 @@ struct wire_call {
 void wire_put_call(uint8_t *to, uint64_t tag, uint16_t word, const void *body, uint32_t size);
 enum wire_parse wire_get_call(const uint8_t *from, uint32_t frame_size, struct wire_call *out);
 
-void wire_put_fence(uint8_t *to, uint64_t tag, struct fabric_identity identity);
+/* The body of a FENCE frame; `from` has WIRE_FENCE_BYTES. */
+void wire_put_fence(uint8_t *to, uint64_t tag, const struct fabric_ticket *ticket);
+uint64_t wire_get_fence(const uint8_t *from, struct fabric_ticket *ticket);
 
 /* ---- plain integers -------------------------------------------------------------------------- */
 

@@ -12,16 +12,18 @@
  * PROOF and WELCOME are the backend's (tcp has none):
  *     HELLO      c > s   0  8 magic   8  2 version  10 6 zero   16 32 nonce
  *     CHALLENGE  s > c   0 32 nonce
- *     PROOF      c > s   0  8 endpoint id   8  2 member  10  2 incarnation  12 4 zero   16 x
- *                        16+x 32 proof
- *     WELCOME    s > c   0  2 status   2  2 node   4  1 target kind   5 3 zero
+ *     PROOF      c > s   0  8 endpoint id   8  2 member  10  2 incarnation  12 4 zero
+ *                       16  8 id of the window that is expected, 0 for any   24 x   24+x 32 proof
+ *     WELCOME    s > c   0  2 status   2  2 node (refusal, if the status is not OK)
+ *                        4  1 target kind   5 3 zero
  *                        8  8 window bytes  16 8 device bytes  24 8 window id  32 y  32+y 32 proof
  *     A proof is HMAC-SHA256 with the secret over a label that names protocol and side, both
  *     nonces, the TLS channel's binding, and all bytes before the proof. A WELCOME with a status
- *     other than OK ends the connection.
+ *     other than OK ends the connection. What it says then is for people: nobody has proved it.
+ * A connection's first byte tells plain frames from TLS: that of a HELLO is 48, of TLS 22.
  *
  * CALL    c > s   0 8 tag   8 2 method  10 2 zero  12 4 body bytes  16 body, padded
- * FENCE   c > s   0 8 tag   8 2 member  10 2 incarnation  12 4 zero
+ * FENCE   c > s   0 8 tag   8 2 member  10 2 incarnation  12 4 zero  16 16 seal of the ticket
  * REPLY   s > c   0 8 tag   8 2 status  10 2 zero  12 4 body bytes  16 body, padded
  * PING    c > s, PONG s > c: no body
  */
@@ -41,13 +43,23 @@ enum {
 
     WIRE_HELLO_BYTES = 48,
     WIRE_CHALLENGE_BYTES = 32,
-    WIRE_PROOF_FIXED = 16,
+    WIRE_PROOF_FIXED = 24,
     WIRE_WELCOME_FIXED = 32,
     WIRE_EXTRA_MAX = 256, /* of the backend's bytes in PROOF or WELCOME */
-    WIRE_FENCE_BYTES = 16,
+    WIRE_FENCE_BYTES = 16 + FABRIC_SEAL_BYTES,
 
     WIRE_CALL_MAX = WIRE_CALL_HEADER + FABRIC_CALL_BYTES_MAX,
     WIRE_FRAME_MAX = 2 * (FABRIC_LIST_BYTES_MAX + 16 * 1024),
+};
+
+/* Why a server does not let somebody in, as far as it tells strangers. */
+enum wire_refusal {
+    WIRE_REFUSED,             /* the status says it all */
+    WIRE_REFUSED_SECRET,      /* the proof is of none of its secrets */
+    WIRE_REFUSED_PLAIN,       /* it wants TLS, with the secret as the key */
+    WIRE_REFUSED_UNCERTIFIED, /* it wants TLS with certificates */
+    WIRE_REFUSED_WINDOW,      /* its window is not the one that is expected */
+    WIRE_REFUSALS,
 };
 
 enum wire_type {

@@ -23,13 +23,15 @@
 #ifndef FABRIC_SHM_CONTROL_FMT_H
 #define FABRIC_SHM_CONTROL_FMT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "fabric/fabric.h"
 
 #define SHM_CONTROL_MAGIC 0x4c5443444e4150u /* "PANDCTL" */
 
-enum { SHM_CONTROL_VERSION = 2 };
+/* 4 had no passes in RETURN and SWEEP and no expected window in HELLO, 3 no figure of what waits in USAGE, 2 fences without tickets */
+enum { SHM_CONTROL_VERSION = 5 };
 
 enum shm_message_type {
     SHM_HELLO = 1,
@@ -53,8 +55,10 @@ struct shm_hello {
     uint16_t member;
     uint16_t incarnation;
     uint64_t endpoint; /* the same again: this connection takes the place of the former one */
+    uint64_t window;   /* the id of the window that is expected, 0 for any */
 };
-_Static_assert(sizeof(struct shm_hello) == 24, "format");
+_Static_assert(sizeof(struct shm_hello) == 32, "format");
+enum { SHM_HELLO_START = offsetof(struct shm_hello, member) }; /* the same in all versions */
 
 /* Which file a window is, whatever its name: see shm_file_of. */
 struct shm_file {
@@ -74,8 +78,10 @@ _Static_assert(sizeof(struct shm_welcome) == 32, "format");
 struct shm_fence {
     uint16_t member;
     uint16_t incarnation;
+    uint32_t zero;
+    uint8_t seal[FABRIC_SEAL_BYTES]; /* of the ticket */
 };
-_Static_assert(sizeof(struct shm_fence) == 4, "format");
+_Static_assert(sizeof(struct shm_fence) == 24, "format");
 
 enum { SHM_MESSAGE_MAX = sizeof(struct shm_header) + FABRIC_CALL_BYTES_MAX };
 

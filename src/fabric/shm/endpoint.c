@@ -5,9 +5,10 @@
  * session with its server. One to itself has the window and nothing else, and never breaks.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/assert.h"
-#include "fabric/shm/shm_int.h"
+#include "fabric/shm/fence_int.h"
 
 static struct shm_endpoint *endpoint_create(struct shm_fabric *fabric, uint16_t node)
 {
@@ -23,7 +24,7 @@ static struct shm_endpoint *endpoint_create(struct shm_fabric *fabric, uint16_t 
     };
     endpoint->id = rt_random();
     shm_lists_init(endpoint);
-    shm_session_init(endpoint);
+    shm_socket_init(endpoint);
     return endpoint;
 }
 
@@ -33,7 +34,7 @@ static enum pando_status connect_self(struct shm_endpoint *endpoint)
 {
     struct shm_fabric *fabric = shm_fabric_of(endpoint->base.fabric);
 
-    if (!window_admit(&fabric->window, endpoint->base.identity))
+    if (window_fenced(&fabric->window, endpoint->base.identity))
         return PANDO_FENCED;
     endpoint->window = &fabric->window;
     endpoint->base.target = fabric->base.target;
@@ -52,12 +53,12 @@ static enum pando_status connect_peer_co(struct shm_endpoint *endpoint)
     enum pando_status status = shm_peer_find(fabric, endpoint->base.node, location);
     if (status != PANDO_OK)
         return status;
-    status = shm_session_open_co(endpoint, location, &welcome);
+    status = shm_socket_open_co(endpoint, location, &welcome);
     if (status != PANDO_OK)
         return status;
     status = shm_mapping_take(fabric, endpoint->base.node, welcome.file, &mapping);
     if (status != PANDO_OK) {
-        shm_session_end(endpoint); /* nothing was mapped: the server need not remember it */
+        shm_socket_close(endpoint); /* nothing was mapped: the server need not remember it */
         return status;
     }
     if (endpoint->mapping != NULL)
@@ -80,12 +81,13 @@ static enum pando_status connect_either_co(struct shm_endpoint *endpoint)
     return connect_peer_co(endpoint);
 }
 
-static enum pando_status shm_connect_co(struct fabric *base, uint16_t node,
+static enum pando_status shm_connect_co(struct fabric *base, uint16_t node, uint64_t window,
                                         struct fabric_endpoint **out)
 {
     struct shm_endpoint *endpoint = endpoint_create(shm_fabric_of(base), node);
     if (endpoint == NULL)
         return PANDO_NO_MEMORY;
+    endpoint->base.window = window;
     enum pando_status status = connect_either_co(endpoint);
     if (status != PANDO_OK) {
         free(endpoint);
@@ -106,7 +108,7 @@ static enum pando_status shm_reconnect_co(struct fabric_endpoint *base)
         return base->broken ? PANDO_BROKEN : PANDO_OK;
     }
     endpoint->reconnecting = true;
-    shm_session_break(endpoint);
+    shm_endpoint_break(endpoint);
     enum pando_status status = connect_either_co(endpoint);
     endpoint->reconnecting = false;
     rt_waitq_wake_all(&endpoint->reconnected);
@@ -118,7 +120,7 @@ static void shm_disconnect_co(struct fabric_endpoint *base)
     struct shm_endpoint *endpoint = shm_endpoint_of(base);
 
     pando_assert(!endpoint->reconnecting);
-    shm_session_end(endpoint);
+    shm_socket_close(endpoint);
     if (endpoint->mapping != NULL)
         shm_mapping_give(shm_fabric_of(base->fabric), endpoint->mapping);
     free(endpoint);
@@ -132,23 +134,28 @@ static enum pando_status shm_call_co(struct fabric_endpoint *base, uint16_t meth
 {
     if (shm_is_self(shm_fabric_of(base->fabric), base->node))
         return fabric_self_call_co(base, method, body, reply, reply_capacity, reply_size);
-    return shm_session_ask_co(shm_endpoint_of(base), SHM_CALL, method, body, reply, reply_capacity,
+    return shm_socket_call_co(shm_endpoint_of(base), SHM_CALL, method, body, reply, reply_capacity,
                               reply_size);
 }
 
-static enum pando_status shm_fence_co(struct fabric_endpoint *base, struct fabric_identity identity)
+static enum pando_status shm_fence_co(struct fabric_endpoint *base,
+                                      const struct fabric_ticket *ticket)
 {
     struct shm_fabric *fabric = shm_fabric_of(base->fabric);
-    struct shm_fence fence = {.member = identity.member, .incarnation = identity.incarnation};
+    struct shm_fence fence = {.member = ticket->who.member, .incarnation = ticket->who.incarnation};
     uint32_t reply_size;
 
+    memcpy(fence.seal, ticket->seal, sizeof(fence.seal));
     if (!shm_is_self(fabric, base->node))
-        return shm_session_ask_co(shm_endpoint_of(base), SHM_FENCE, 0,
+        return shm_socket_call_co(shm_endpoint_of(base), SHM_FENCE, 0,
                                   slice_of(&fence, sizeof(fence)), NULL, 0, &reply_size);
+    enum pando_status status = fabric_fence_check(&fabric->base, ticket);
+    if (status != PANDO_OK)
+        return status;
     struct shm_server *server = atomic_load_explicit(&fabric->server, memory_order_acquire);
     if (server != NULL)
-        return shm_server_fence_co(server, identity);
-    return shm_fence_window_co(fabric, identity);
+        return shm_server_fence_co(server, ticket->who);
+    return shm_fence_window_co(fabric, ticket->who);
 }
 
 /* ---- the window, and the table --------------------------------------------------------------- */

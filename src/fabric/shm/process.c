@@ -1,10 +1,17 @@
 /*
  * process.c - naming a process without mistaking another for it.
  *
- * A process id is used again some day. With the time the process started it is unique while the
- * machine runs, and a pidfd, once open, means one process for good. So: open the pidfd, then
- * compare the start time; what is done through the pidfd afterwards happens to the right process or
- * to none.
+ * A process id is used again some day; a pidfd, once open, means one process for good. So a pidfd is
+ * taken while the process is known to be the right one, and everything is done through it:
+ *
+ *   at attach         The kernel gives the pidfd of who connected the socket (SO_PEERPIDFD, Linux 6.5).
+ *                     Before that: the pidfd is opened by the process id that the kernel noted when
+ *                     the socket was connected, and the socket is still connected afterwards.
+ *   after a restart   The pidfd is opened by the process id that the owner has on record, and the
+ *                     process started at the time on record, in this boot of the machine. Two
+ *                     processes of one id cannot have that in common.
+ *
+ * What is read from /proc by the id belongs to the pidfd's process if that still lives afterwards.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,9 +26,25 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "fabric/shm/shm_int.h"
+#include "fabric/shm/fence_int.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* x86-64, aarch64; not in older headers */
+#endif
 
 static const uint64_t DEATH_NS = 5 * RT_NS_PER_S;
+
+/* A file of /proc as text; false: there is none to be had. */
+static bool read_text(const char *path, char *text, size_t text_bytes)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t bytes = read(fd, text, text_bytes - 1);
+    close(fd);
+    text[bytes > 0 ? bytes : 0] = '\0';
+    return bytes > 0;
+}
 
 /* Field 22 of /proc/PID/stat; 0 when it is not to be had. */
 static uint64_t start_time_of(pid_t process)
@@ -30,14 +53,8 @@ static uint64_t start_time_of(pid_t process)
     char path[32], text[1024];
 
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)process);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    if (!read_text(path, text, sizeof(text)))
         return 0;
-    ssize_t bytes = read(fd, text, sizeof(text) - 1);
-    close(fd);
-    if (bytes <= 0)
-        return 0;
-    text[bytes] = '\0';
     /* The command's name is in brackets and may contain anything, brackets too; numbers follow. */
     const char *at = strrchr(text, ')');
     for (int field = FIELD_AFTER_COMMAND; at != NULL && field <= FIELD_START_TIME; field++)
@@ -45,26 +62,30 @@ static uint64_t start_time_of(pid_t process)
     return at != NULL ? strtoull(at + 1, NULL, 10) : 0;
 }
 
-bool shm_process_at(int socket, struct window_attachment *out)
+/* A UUID as text to its 16 bytes. */
+static bool parse_boot(const char *text, uint8_t out[16])
 {
-    struct ucred peer;
-    socklen_t size = sizeof(peer);
-
-    out->process = SHM_PROCESS_UNSEEN;
-    out->start_time = 0;
-    /* 0 is a process of a pid namespace that cannot be seen from this one. */
-    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0)
-        return true;
-    uint64_t start_time = start_time_of(peer.pid);
-    /* Had it died before that, the id could be another's by now; but it still holds the socket. */
-    struct pollfd hung_up = {.fd = socket, .events = POLLRDHUP};
-    if (poll(&hung_up, 1, 0) != 0)
-        return false;
-    if (start_time != 0) {
-        out->process = (uint32_t)peer.pid;
-        out->start_time = start_time;
+    size_t digits = 0;
+    for (; *text != '\0' && *text != '\n'; text++) {
+        const char *all = "0123456789abcdef", *digit = strchr(all, *text);
+        if (*text == '-')
+            continue;
+        if (digit == NULL || digits == 32)
+            return false;
+        out[digits / 2] = (uint8_t)(out[digits / 2] << 4 | (digit - all));
+        digits++;
     }
-    return true;
+    return digits == 32;
+}
+
+struct window_boot shm_boot_now(void)
+{
+    struct window_boot boot = {0};
+    char text[64];
+    if (!read_text("/proc/sys/kernel/random/boot_id", text, sizeof(text)) ||
+        !parse_boot(text, boot.id))
+        memset(&boot, 0, sizeof(boot));
+    return boot;
 }
 
 static bool is_dead(int pidfd)
@@ -73,27 +94,89 @@ static bool is_dead(int pidfd)
     return poll(&death, 1, 0) == 1 && (death.revents & POLLIN) != 0;
 }
 
-enum shm_life shm_process_look(const struct window_attachment *who, int *pidfd)
+/* -1 and errno. */
+static int peer_pidfd(int socket, pid_t process)
 {
-    if (who->process == SHM_PROCESS_UNSEEN)
-        return SHM_UNKNOWN;
-    int fd = pidfd_open((pid_t)who->process, 0);
-    if (fd < 0) {
+    int pidfd = -1;
+    socklen_t size = sizeof(pidfd);
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size) == 0)
+        return pidfd;
+    return errno == ENOPROTOOPT ? pidfd_open(process, 0) : -1;
+}
+
+bool shm_process_at(int socket, struct shm_attached *out)
+{
+    struct ucred peer;
+    socklen_t size = sizeof(peer);
+
+    *out = (struct shm_attached){.who.process = SHM_PROCESS_UNSEEN, .pidfd = -1};
+    /* 0 is a process of a pid namespace that cannot be seen from this one. */
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0)
+        return true;
+    int pidfd = peer_pidfd(socket, peer.pid);
+    if (pidfd < 0) {
+        if (errno == ESRCH) /* that one has hung up and ended */
+            errno = 0;
+        return false;
+    }
+    errno = 0;
+    uint64_t start_time = start_time_of(peer.pid);
+    int why = errno;
+    struct pollfd hung_up = {.fd = socket, .events = POLLRDHUP};
+    if (poll(&hung_up, 1, 0) != 0 || is_dead(pidfd)) {
+        close(pidfd);
+        errno = 0;
+        return false;
+    }
+    if (start_time == 0 && (why == EMFILE || why == ENFILE)) { /* that will pass */
+        close(pidfd);
+        errno = why;
+        return false;
+    }
+    if (start_time == 0) { /* no /proc, or not for this user */
+        close(pidfd);
+        return true;
+    }
+    out->who.process = (uint32_t)peer.pid;
+    out->who.start_time = start_time;
+    out->pidfd = pidfd;
+    return true;
+}
+
+/* By what is on record; the pidfd is taken if it lives. */
+static enum shm_life look_on_record(struct shm_attached *who)
+{
+    int pidfd = pidfd_open((pid_t)who->who.process, 0);
+    if (pidfd < 0) {
         /* EINVAL and ENOENT: the number is now that of some process's thread. */
         bool gone = errno == ESRCH || errno == EINVAL || errno == ENOENT;
         return gone ? SHM_GONE : SHM_UNKNOWN;
     }
     enum shm_life life;
-    uint64_t start_time = start_time_of((pid_t)who->process);
-    if (is_dead(fd) || (start_time != 0 && start_time != who->start_time))
+    uint64_t start_time = start_time_of((pid_t)who->who.process);
+    if (is_dead(pidfd) || (start_time != 0 && start_time != who->who.start_time))
         life = SHM_GONE;
     else
         life = start_time != 0 ? SHM_LIVES : SHM_UNKNOWN;
-    if (life == SHM_LIVES && pidfd != NULL)
-        *pidfd = fd;
+    if (life == SHM_LIVES)
+        who->pidfd = pidfd;
     else
-        close(fd);
+        close(pidfd);
     return life;
+}
+
+enum shm_life shm_process_look(struct shm_attached *who)
+{
+    if (who->pidfd >= 0)
+        return is_dead(who->pidfd) ? SHM_GONE : SHM_LIVES;
+    return who->who.process == SHM_PROCESS_UNSEEN ? SHM_UNKNOWN : look_on_record(who);
+}
+
+void shm_process_let_go(struct shm_attached *who)
+{
+    if (who->pidfd >= 0)
+        close(who->pidfd);
+    who->pidfd = -1;
 }
 
 struct death_watch {
@@ -129,35 +212,53 @@ static enum pando_status wait_for_death_co(int pidfd)
     return watch.dead ? PANDO_OK : PANDO_TIMEOUT;
 }
 
-enum pando_status shm_process_end_co(const struct window_attachment *who)
+static enum pando_status kill_co(int pidfd, uint32_t process)
 {
-    int pidfd = -1;
-    enum pando_status status;
+    if (pidfd_send_signal(pidfd, SIGKILL, NULL, 0) == 0) {
+        enum pando_status status = wait_for_death_co(pidfd);
+        if (status != PANDO_OK)
+            log_warn("a killed process does not end", log_u64("process", process));
+        return status;
+    }
+    if (errno == ESRCH)
+        return PANDO_OK;
+    log_warn("cannot fence: no permission to kill the member's process; run both as one user",
+             log_u64("process", process), log_errno("error", errno));
+    return PANDO_UNSUPPORTED;
+}
 
-    switch (shm_process_look(who, &pidfd)) {
+enum pando_status shm_process_end_co(struct shm_attached *who)
+{
+    uint32_t process = who->who.process;
+
+    switch (shm_process_look(who)) {
     case SHM_GONE:
         return PANDO_OK;
     case SHM_UNKNOWN:
         log_warn("cannot fence: the member's process cannot be seen from here; run both in one pid "
                  "namespace",
-                 log_u64("process", who->process));
+                 log_u64("process", process));
         return PANDO_UNSUPPORTED;
     case SHM_LIVES:
         break;
     }
-    if (who->process == (uint32_t)getpid()) {
-        status = PANDO_UNSUPPORTED;
-    } else if (pidfd_send_signal(pidfd, SIGKILL, NULL, 0) == 0) {
-        status = wait_for_death_co(pidfd);
-        if (status != PANDO_OK)
-            log_warn("a killed process does not end", log_u64("process", who->process));
-    } else if (errno == ESRCH) {
-        status = PANDO_OK;
-    } else {
-        log_warn("cannot fence: no permission to kill the member's process; run both as one user",
-                 log_u64("process", who->process), log_errno("error", errno));
-        status = PANDO_UNSUPPORTED;
+    if (process == (uint32_t)getpid())
+        return PANDO_UNSUPPORTED;
+    if (who->hearsay) {
+        log_warn("cannot fence: only the window, which all members can write to, says which "
+                 "process the member is; "
+                 "end it by hand if it is one of the pool",
+                 log_u64("process", process));
+        return PANDO_UNSUPPORTED;
     }
+    /* Its own descriptor: the member may be detached while this waits. */
+    int pidfd = fcntl(who->pidfd, F_DUPFD_CLOEXEC, 0);
+    if (pidfd < 0) {
+        log_warn("cannot fence: no descriptor left; raise the limit (ulimit -n)",
+                 log_u64("process", process), log_errno("error", errno));
+        return PANDO_NO_MEMORY;
+    }
+    enum pando_status status = kill_co(pidfd, process);
     close(pidfd);
     return status;
 }

@@ -75,7 +75,7 @@ static bool queue_add(struct shm_connection *connection, const void *data, size_
         reply = malloc(sizeof(*reply) + size);
     if (reply == NULL) {
         log_warn("dropped a client that does not read its replies",
-                 log_u64("process", connection->who.process));
+                 log_u64("process", connection->process.who.process));
         return false;
     }
     reply->size = size;
@@ -177,8 +177,14 @@ static void serve_fence(void *arg)
     struct shm_fence fence;
 
     memcpy(&fence, request->in.bytes + sizeof(struct shm_header), sizeof(fence));
-    struct fabric_identity identity = {.member = fence.member, .incarnation = fence.incarnation};
-    request_end(request, shm_server_fence_here_co(request->connection->server, identity), 0);
+    struct shm_server *server = request->connection->server;
+    struct fabric_ticket ticket = {
+        .who = {.member = fence.member, .incarnation = fence.incarnation}};
+    memcpy(ticket.seal, fence.seal, sizeof(ticket.seal));
+    enum pando_status status = fabric_fence_check(&server->fabric->base, &ticket);
+    if (status == PANDO_OK)
+        status = shm_server_fence_here_co(server, ticket.who);
+    request_end(request, status, 0);
 }
 
 void shm_request_start(struct shm_connection *connection, struct shm_request *request)

@@ -15,12 +15,11 @@
 #include "fabric/shm/server_int.h"
 
 enum {
-    ACCEPTS_PER_EVENT = 16,
     MESSAGES_PER_EVENT = 16,
     BUFFER_BYTES = 1024 * 1024,
 };
 
-static const uint64_t LISTEN_AGAIN_NS = 100 * RT_NS_PER_MS;
+static const uint64_t SAY_AGAIN_NS = 60 * RT_NS_PER_S;
 static const uint64_t CALLS_END_NS = 5 * RT_NS_PER_S;
 
 /* ---- connections ----------------------------------------------------------------------------- */
@@ -65,6 +64,7 @@ void shm_connection_close(struct shm_connection *connection)
     pando_assert(!connection->closed);
     connection->closed = true;
     presence_leave(connection);
+    shm_process_let_go(&connection->process);
     rt_fd_remove(rt_loop_self(), &connection->socket);
     close(connection->socket.fd);
     shm_queue_drop(connection);
@@ -93,7 +93,22 @@ static void close_if(struct shm_server *server,
 static bool is_former(const struct shm_connection *old, const struct shm_connection *new)
 {
     return old != new && old->welcomed && old->endpoint == new->endpoint &&
-           old->who.process == new->who.process;
+           old->process.who.process == new->process.who.process;
+}
+
+/* Of another version it may be shorter or longer. */
+static void hello_copy(const struct shm_request *request, struct shm_hello *out)
+{
+    uint32_t size = request->in.header.size;
+    memcpy(out, request->in.bytes + sizeof(struct shm_header),
+           size < sizeof(*out) ? size : sizeof(*out));
+}
+
+static enum pando_status hello_check(const struct shm_hello *hello)
+{
+    if (hello->version != SHM_CONTROL_VERSION)
+        return PANDO_VERSION;
+    return hello->member < FABRIC_MEMBERS_MAX ? PANDO_OK : PANDO_INVALID;
 }
 
 /* A member's process is on record before it learns which file to map. */
@@ -103,14 +118,11 @@ static enum pando_status let_in(struct shm_connection *connection, const struct 
     struct fabric_identity identity = {.member = hello->member, .incarnation = hello->incarnation};
     bool fresh;
 
-    if (hello->version != SHM_CONTROL_VERSION)
-        return PANDO_VERSION;
-    if (hello->member >= FABRIC_MEMBERS_MAX)
-        return PANDO_INVALID;
     connection->endpoint = hello->endpoint;
     close_if(server, is_former, connection);
     if (hello->member != 0) {
-        enum pando_status status = shm_attach(server->fabric, identity, connection->who, &fresh);
+        enum pando_status status =
+            shm_attach(server->fabric, identity, &connection->process, &fresh);
         if (status != PANDO_OK)
             return status;
         struct shm_presence *presence = &server->members[hello->member];
@@ -118,15 +130,28 @@ static enum pando_status let_in(struct shm_connection *connection, const struct 
         if (fresh)
             presence->lost = false;
     }
+    shm_process_let_go(&connection->process); /* the attachment has one */
     connection->identity = identity;
     connection->welcomed = true;
     return PANDO_OK;
 }
 
+static void refuse(struct shm_connection *connection, struct shm_request *request,
+                   const struct shm_hello *hello, enum pando_status status, bool say)
+{
+    if (!shm_reply(connection, request, status, 0))
+        return;
+    if (say)
+        log_warn("refused a client", log_status("status", status),
+                 log_u64("process", connection->process.who.process),
+                 log_u64("member", hello->member), log_u64("incarnation", hello->incarnation));
+    shm_connection_close(connection);
+}
+
 static void hear_hello(struct shm_connection *connection, struct shm_request *request)
 {
-    const struct shm_fabric *fabric = connection->server->fabric;
-    struct shm_hello hello;
+    struct shm_fabric *fabric = connection->server->fabric;
+    struct shm_hello hello = {0};
     struct shm_welcome welcome = {
         .version = SHM_CONTROL_VERSION,
         .node = fabric->base.node,
@@ -135,26 +160,36 @@ static void hear_hello(struct shm_connection *connection, struct shm_request *re
         .window = window_id(&fabric->window),
     };
 
-    memcpy(&hello, request->in.bytes + sizeof(struct shm_header), sizeof(hello));
-    enum pando_status status = let_in(connection, &hello);
-    if (status == PANDO_OK) {
-        memcpy(request->out.bytes + sizeof(struct shm_header), &welcome, sizeof(welcome));
-        (void)shm_reply(connection, request, PANDO_OK, sizeof(welcome));
-    } else if (shm_reply(connection, request, status, 0)) {
-        log_warn("refused a client", log_status("status", status),
-                 log_u64("process", connection->who.process), log_u64("member", hello.member),
-                 log_u64("incarnation", hello.incarnation));
-        shm_connection_close(connection);
+    hello_copy(request, &hello);
+    enum pando_status status = hello_check(&hello);
+    if (status != PANDO_OK) {
+        refuse(connection, request, &hello, status, true);
+        return;
     }
+    struct fabric_identity from = {.member = hello.member, .incarnation = hello.incarnation};
+    status = fabric_window_admit(&fabric->base, hello.window, from, rt_now_ns());
+    if (status != PANDO_OK) { /* which says more, and less often */
+        refuse(connection, request, &hello, status, false);
+        return;
+    }
+    status = let_in(connection, &hello);
+    if (status != PANDO_OK) {
+        refuse(connection, request, &hello, status, true);
+        return;
+    }
+    memcpy(request->out.bytes + sizeof(struct shm_header), &welcome, sizeof(welcome));
+    (void)shm_reply(connection, request, PANDO_OK, sizeof(welcome));
 }
 
 static bool hello_valid(const struct shm_connection *connection, const struct shm_request *request)
 {
-    uint64_t magic;
-    if (connection->welcomed || request->in.header.size != sizeof(struct shm_hello))
+    struct shm_hello hello = {0};
+    uint32_t size = request->in.header.size;
+    if (connection->welcomed || size < SHM_HELLO_START)
         return false;
-    memcpy(&magic, request->in.bytes + sizeof(struct shm_header), sizeof(magic));
-    return magic == SHM_CONTROL_MAGIC;
+    hello_copy(request, &hello);
+    return hello.magic == SHM_CONTROL_MAGIC &&
+           (hello.version != SHM_CONTROL_VERSION || size == sizeof(hello));
 }
 
 static bool fence_valid(const struct shm_request *request)
@@ -189,11 +224,12 @@ static bool message_valid(const struct shm_connection *connection,
 }
 
 /* True when the request is now being served. May close the connection. */
-static bool hear(struct shm_connection *connection, struct shm_request *request, size_t bytes)
+static bool handle_message(struct shm_connection *connection, struct shm_request *request,
+                           size_t bytes)
 {
     if (!message_valid(connection, request, bytes)) {
-        log_warn("dropped a client that sent nonsense", log_u64("process", connection->who.process),
-                 log_u64("bytes", bytes));
+        log_warn("dropped a client that sent nonsense",
+                 log_u64("process", connection->process.who.process), log_u64("bytes", bytes));
         shm_connection_close(connection);
         return false;
     }
@@ -236,7 +272,7 @@ static bool connection_read_one(struct shm_connection *connection)
     } else if (bytes > 0) {
         connection
             ->requests++; /* keeps it in memory, so that it can be asked whether it is closed */
-        if (hear(connection, request, (size_t)bytes))
+        if (handle_message(connection, request, (size_t)bytes))
             request = NULL;
         open = !connection->closed;
         if (--connection->requests == 0 && !open)
@@ -247,7 +283,7 @@ static bool connection_read_one(struct shm_connection *connection)
     return open;
 }
 
-static void connection_ready(struct rt_fd *fd, uint32_t events)
+void shm_connection_ready(struct rt_fd *fd, uint32_t events)
 {
     struct shm_connection *connection = container_of(fd, struct shm_connection, socket);
     struct shm_server *server = connection->server;
@@ -269,7 +305,17 @@ static void connection_ready(struct rt_fd *fd, uint32_t events)
 
 /* ---- who comes in ---------------------------------------------------------------------------- */
 
-static void connection_open(struct shm_server *server, int fd)
+/* Whether a client may be told of in the log that is turned away, of whom there may be any number. */
+static bool may_say(struct shm_server *server)
+{
+    uint64_t now_ns = rt_now_ns();
+    if (server->refused_said_ns != 0 && now_ns - server->refused_said_ns < SAY_AGAIN_NS)
+        return false;
+    server->refused_said_ns = now_ns;
+    return true;
+}
+
+void shm_connection_open(struct shm_server *server, int fd)
 {
     const int buffer_bytes = BUFFER_BYTES;
     struct shm_connection *connection = calloc(1, sizeof(*connection));
@@ -277,55 +323,43 @@ static void connection_open(struct shm_server *server, int fd)
     if (connection == NULL)
         goto err_close;
     connection->server = server;
-    connection->socket = (struct rt_fd){.fd = fd, .events = EPOLLIN, .ready = connection_ready};
+    connection->socket = (struct rt_fd){.fd = fd, .events = EPOLLIN, .ready = shm_connection_ready};
     list_init(&connection->starved);
     list_init(&connection->queue);
     (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof(buffer_bytes));
-    if (!shm_process_at(fd, &connection->who))
+    if (!shm_process_at(fd, &connection->process)) {
+        if (errno != 0 && may_say(server))
+            log_warn("refused a client: no descriptor of its process is to be had, so it could not "
+                     "be fenced; others are refused without a line for a minute",
+                     log_errno("error", errno));
         goto err_free;
+    }
     if (rt_fd_add(rt_loop_self(), &connection->socket) != PANDO_OK)
-        goto err_free;
+        goto err_process;
     list_push_back(&server->connections, &connection->link);
     server->connection_count++;
     return;
 
+err_process:
+    shm_process_let_go(&connection->process);
 err_free:
     free(connection);
 err_close:
     close(fd);
 }
 
-static void listen_again(struct rt_timer *timer)
+static void client_comes(struct acceptor *accepting, int fd)
 {
-    struct shm_server *server = container_of(timer, struct shm_server, listen_again);
-    rt_fd_change(rt_loop_self(), &server->listener, EPOLLIN);
-}
-
-static void listener_ready(struct rt_fd *fd, uint32_t events)
-{
-    (void)events;
-    struct shm_server *server = container_of(fd, struct shm_server, listener);
-
-    for (int i = 0; i < ACCEPTS_PER_EVENT; i++) {
-        int socket = accept4(fd->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (socket < 0) {
-            if (errno == EINTR || errno == ECONNABORTED)
-                continue;
-            if (errno != EAGAIN) { /* no descriptors or no memory: not to be tried all the time */
-                log_warn("cannot accept a client", log_errno("error", errno));
-                rt_fd_change(rt_loop_self(), fd, 0);
-                rt_timer_arm(&server->listen_again, rt_now_ns() + LISTEN_AGAIN_NS);
-            }
-            return;
-        }
-        if (server->connection_count >= SHM_CONNECTIONS_MAX) {
-            log_warn("refused a client: too many connections",
-                     log_u64("limit", SHM_CONNECTIONS_MAX));
-            close(socket);
-            continue;
-        }
-        connection_open(server, socket);
+    struct shm_server *server = container_of(accepting, struct shm_server, accepting);
+    if (server->connection_count < SHM_CONNECTIONS_MAX) {
+        shm_connection_open(server, fd);
+        return;
     }
+    if (may_say(server))
+        log_warn("refused a client: too many connections; others are refused without a line for a "
+                 "minute",
+                 log_u64("limit", SHM_CONNECTIONS_MAX));
+    close(fd);
 }
 
 /* ---- fences ---------------------------------------------------------------------------------- */
@@ -439,23 +473,27 @@ static bool is_open(const struct shm_connection *connection, const struct shm_co
     return !connection->closed;
 }
 
+void shm_connections_end_co(struct shm_server *server)
+{
+    close_if(server, is_open, NULL);
+    while (!list_empty(&server->running))
+        (void)rt_waitq_wait_co(&server->request_ended, RT_NEVER);
+}
+
 static void server_main(void *arg)
 {
     struct shm_server *server = arg;
     struct rt_loop *loop = rt_loop_self();
 
     server->main = rt_task_self();
-    bool listening = rt_fd_add(loop, &server->listener) == PANDO_OK;
-    if (!listening)
+    fabric_attend_from(&server->fabric->base, loop);
+    if (acceptor_start(&server->accepting, server->listener, NULL, client_comes) != PANDO_OK)
         log_error("cannot serve the window: no memory to listen");
     while (!server->stopping)
         (void)rt_park_co(RT_NEVER);
-    rt_timer_cancel(&server->listen_again);
-    if (listening)
-        rt_fd_remove(loop, &server->listener);
-    close_if(server, is_open, NULL);
-    while (!list_empty(&server->running))
-        (void)rt_waitq_wait_co(&server->request_ended, RT_NEVER);
+    acceptor_stop(&server->accepting);
+    shm_connections_end_co(server);
+    fabric_attend_end_co(&server->fabric->base);
     shm_requests_destroy(server);
 }
 
@@ -467,21 +505,20 @@ static void server_stop(struct rt_message *message)
         rt_unpark(server->main);
 }
 
-/* The window's lock is held, so a socket that is there already is a dead process's. */
+/* A socket that was left there was removed when the window was opened. */
 static enum pando_status listen_at(const char *location, int *out)
 {
     struct sockaddr_un address;
-    struct stat info;
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
     if (fd < 0)
         goto err;
     shm_socket_address(location, &address);
-    if (lstat(address.sun_path, &info) == 0 && S_ISSOCK(info.st_mode))
-        (void)unlink(address.sun_path);
-    /* Nobody can connect before it listens, and by then only the owner may. */
-    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
-        chmod(address.sun_path, 0600) != 0 || listen(fd, SHM_CONNECTIONS_MAX) != 0)
+    /* Only the owner may connect. The file gets the mode of the socket; by its name another file's
+     * might be changed. */
+    if (fchmod(fd, S_IRUSR | S_IWUSR) != 0 ||
+        bind(fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
+        listen(fd, SHM_CONNECTIONS_MAX) != 0)
         goto err;
     *out = fd;
     return PANDO_OK;
@@ -495,31 +532,38 @@ err:
     return status;
 }
 
-/* Whoever was attached when the former server died may still be. */
-static void presence_init(struct shm_server *server)
-{
-    for (uint16_t member = 0; member < FABRIC_MEMBERS_MAX; member++)
-        server->members[member].lost = shm_attachment(server->fabric, member).process != 0;
-}
-
-enum pando_status shm_server_start(struct shm_fabric *fabric, struct shm_server **out)
+struct shm_server *shm_server_create(struct shm_fabric *fabric)
 {
     struct shm_server *server = calloc(1, sizeof(*server));
     if (server == NULL)
-        return PANDO_NO_MEMORY;
+        return NULL;
     server->fabric = fabric;
     server->stop.deliver = server_stop;
-    server->listener = (struct rt_fd){.fd = -1, .events = EPOLLIN, .ready = listener_ready};
-    rt_timer_init(&server->listen_again, listen_again);
     rt_waitq_init(&server->request_ended);
     list_init(&server->connections);
     list_init(&server->starved);
     list_init(&server->idle);
     list_init(&server->running);
     pthread_mutex_init(&server->handoff, NULL);
-    presence_init(server);
+    /* Whoever was attached when the former server died may still be. */
+    for (uint16_t member = 0; member < FABRIC_MEMBERS_MAX; member++)
+        server->members[member].lost = shm_is_attached(fabric, member);
+    return server;
+}
 
-    enum pando_status status = listen_at(fabric->base.location, &server->listener.fd);
+void shm_server_destroy(struct shm_server *server)
+{
+    pthread_mutex_destroy(&server->handoff);
+    free(server);
+}
+
+enum pando_status shm_server_start(struct shm_fabric *fabric, struct shm_server **out)
+{
+    struct shm_server *server = shm_server_create(fabric);
+    if (server == NULL)
+        return PANDO_NO_MEMORY;
+
+    enum pando_status status = listen_at(fabric->base.location, &server->listener);
     if (status != PANDO_OK)
         goto err_free;
     status = rt_thread_start("pando-shm", server_main, server, &server->thread);
@@ -529,10 +573,9 @@ enum pando_status shm_server_start(struct shm_fabric *fabric, struct shm_server 
     return PANDO_OK;
 
 err_listener:
-    close(server->listener.fd);
+    close(server->listener);
 err_free:
-    pthread_mutex_destroy(&server->handoff);
-    free(server);
+    shm_server_destroy(server);
     return status;
 }
 
@@ -540,9 +583,8 @@ void shm_server_stop(struct shm_server *server)
 {
     rt_loop_post(rt_thread_loop(server->thread), &server->stop);
     rt_thread_join(server->thread);
-    close(server->listener.fd);
-    pthread_mutex_destroy(&server->handoff);
-    free(server);
+    close(server->listener);
+    shm_server_destroy(server);
 }
 
 uint32_t shm_server_connections(const struct shm_server *server)

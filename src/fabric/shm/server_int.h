@@ -11,7 +11,8 @@
 #ifndef FABRIC_SHM_SERVER_INT_H
 #define FABRIC_SHM_SERVER_INT_H
 
-#include "fabric/shm/shm_int.h"
+#include "fabric/shm/fence_int.h"
+#include "fabric/stream/acceptor.h"
 
 enum {
     SHM_CONNECTIONS_MAX = 1024,
@@ -25,9 +26,9 @@ struct shm_connection {
     struct shm_server *server;
     struct rt_fd socket;
     bool welcomed;
-    bool goodbye; /* its end was announced */
-    bool closed;  /* remains until its last request has ended */
-    struct window_attachment who;
+    bool goodbye;                /* its end was announced */
+    bool closed;                 /* remains until its last request has ended */
+    struct shm_attached process; /* its descriptor goes on to the member's attachment */
     struct fabric_identity identity;
     uint64_t endpoint;
     uint32_t requests;
@@ -57,8 +58,9 @@ struct shm_server {
     struct rt_task *main;
     struct rt_message stop;
     bool stopping;
-    struct rt_fd listener;
-    struct rt_timer listen_again;
+    int listener;
+    struct acceptor accepting;
+    uint64_t refused_said_ns; /* when the log told of a client that was turned away; 0: never */
     struct list connections;
     _Atomic uint32_t connection_count;
     struct list starved;
@@ -71,7 +73,16 @@ struct shm_server {
     struct shm_presence members[FABRIC_MEMBERS_MAX];
 };
 
-/* ---- server.c -------------------------------------------------------------------------------- */
+/* ---- server.c: its parts, which the fuzzer of the control socket uses without the thread ------ */
+
+/* Without a socket and a thread; NULL: no memory. */
+struct shm_server *shm_server_create(struct shm_fabric *fabric);
+void shm_server_destroy(struct shm_server *server);
+
+/* A client has connected, its socket is ready, and all of them end: when it returns no request runs. */
+void shm_connection_open(struct shm_server *server, int fd);
+void shm_connection_ready(struct rt_fd *fd, uint32_t events);
+void shm_connections_end_co(struct shm_server *server);
 
 /* After it the connection must not be touched, unless a request of it is still running. */
 void shm_connection_close(struct shm_connection *connection);

@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/assert.h"
-#include "fabric/shm/shm_int.h"
+#include "base/log.h"
+#include "fabric/shm/fence_int.h"
 
 enum { MAP_ATTEMPTS = 4 };
 
@@ -67,6 +67,21 @@ static enum pando_status location_set(char *location, const char *path, char *er
 
 /* ---- the window ------------------------------------------------------------------------------ */
 
+/* Leaves nothing of a new window that cannot be served after all; `there`: an empty file was at its
+ * path. */
+static void give_back(struct shm_fabric *fabric, bool there)
+{
+    const char *path = fabric->base.location;
+    struct stat info;
+    if (fabric->window.reused || path[0] == '\0' || fabric->window.fd < 0 ||
+        fstat(fabric->window.fd, &info) != 0 || !S_ISREG(info.st_mode))
+        return;
+    if (there)
+        (void)!ftruncate(fabric->window.fd, 0);
+    else if (shm_path_leads_to(path, fabric->window.fd))
+        (void)unlink(path);
+}
+
 static enum pando_status map_file(struct shm_fabric *fabric,
                                   const struct fabric_shm_options *options, char *error,
                                   size_t error_bytes)
@@ -77,8 +92,8 @@ static enum pando_status map_file(struct shm_fabric *fabric,
         if (options->temporary)
             shm_leftover_remove(path);
         enum pando_status status =
-            window_map_file(&fabric->window, path, WINDOW_CREATE, options->node,
-                            options->host_bytes, options->device_bytes, error, error_bytes);
+            window_map_served(&fabric->window, path, options->dax, options->node,
+                              options->host_bytes, options->device_bytes, error, error_bytes);
         if (status != PANDO_OK && options->temporary)
             shm_stillborn_remove(path);
         if (status != PANDO_OK)
@@ -97,6 +112,7 @@ static enum pando_status map_window(struct shm_fabric *fabric,
                                     size_t error_bytes)
 {
     enum pando_status status;
+    bool there = false;
 
     if (options->path == NULL) {
         status = window_map_memfd(&fabric->window, options->node, options->host_bytes,
@@ -105,19 +121,32 @@ static enum pando_status map_window(struct shm_fabric *fabric,
             return refuse(error, error_bytes, status, "no memory for the window");
     } else {
         status = location_set(fabric->base.location, options->path, error, error_bytes);
-        if (status == PANDO_OK)
-            status = map_file(fabric, options, error, error_bytes);
         if (status != PANDO_OK)
             return status;
+        there = access(fabric->base.location, F_OK) == 0;
+        status = map_file(fabric, options, error, error_bytes);
+        if (status != PANDO_OK)
+            return status;
+        status = shm_socket_clear(fabric->base.location, error, error_bytes);
+        if (status != PANDO_OK)
+            goto err_unmap;
     }
     if (fabric->window.fd >= 0 && !shm_file_of(fabric->window.fd, &fabric->file)) {
-        window_unmap(&fabric->window);
-        return refuse(error, error_bytes, PANDO_IO, "cannot stat the window's file");
+        status = refuse(error, error_bytes, PANDO_IO, "cannot stat the window's file");
+        goto err_unmap;
     }
+    status = shm_attachments_open(fabric, error, error_bytes);
+    if (status != PANDO_OK)
+        goto err_unmap;
     fabric->base.window = &fabric->window;
     fabric->base.window_bytes = options->host_bytes;
     fabric->base.device_bytes = options->device_bytes;
     return PANDO_OK;
+
+err_unmap:
+    give_back(fabric, there);
+    window_unmap(&fabric->window);
+    return status;
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */
@@ -131,11 +160,7 @@ enum pando_status fabric_shm_open(const struct fabric_shm_options *options, stru
     struct shm_fabric *fabric = calloc(1, sizeof(*fabric));
     if (fabric == NULL)
         return refuse(error, error_bytes, PANDO_NO_MEMORY, "no memory");
-    fabric->base = (struct fabric){
-        .ops = &shm_fabric_ops,
-        .node = options->node,
-        .target = options->target,
-    };
+    fabric_init(&fabric->base, &shm_fabric_ops, options->node, options->target);
     fabric->window.fd = -1;
     fabric->temporary = options->temporary;
     list_init(&fabric->peers);
@@ -168,12 +193,11 @@ enum pando_status fabric_shm_start(struct fabric *base)
 /* While the window's lock is still held. */
 static void remove_names(struct shm_fabric *fabric, bool served)
 {
-    struct sockaddr_un address;
+    char error[256];
     if (fabric->base.location[0] == '\0')
         return;
-    shm_socket_address(fabric->base.location, &address);
-    if (served)
-        (void)unlink(address.sun_path);
+    if (served && shm_socket_clear(fabric->base.location, error, sizeof(error)) != PANDO_OK)
+        log_warn("the window's socket stays", log_text("reason", error));
     if (fabric->temporary && shm_path_leads_to(fabric->base.location, fabric->window.fd))
         (void)unlink(fabric->base.location);
 }
@@ -187,8 +211,10 @@ void shm_close(struct fabric *base)
         shm_server_stop(server);
     remove_names(fabric, server != NULL);
     shm_peers_free(fabric);
+    shm_attachments_close(fabric);
     window_unmap(&fabric->window);
     pthread_mutex_destroy(&fabric->mutex);
+    free(base->kept);
     free(fabric);
 }
 

@@ -18,6 +18,7 @@ struct fabric_shm_options {
     /* The window: a path, or NULL for anonymous memory that only this process reaches. A path is
      * the window's location; the socket is beside it, with ".sock" added. */
     const char *path;
+    bool dax;              /* the path is a DAX device, all of which becomes the window */
     bool temporary;        /* the file goes with the process: compute windows */
     uint64_t host_bytes;   /* 0: no window, a client only */
     uint64_t device_bytes; /* ordinary memory under the names of on-chip memory */

@@ -1,16 +1,19 @@
 /*
- * shm_int.h - what the files of src/fabric/shm share.
+ * shm_int.h - what the files of src/fabric/shm share; who is attached is in fence_int.h, the server's side
+ * in server_int.h.
  *
  *   shm.c       a process's part of the fabric: its window, open and close
  *   path.c      where a named window lies
+ *   beside.c    the name of the socket beside it, and whether that is free
  *   temporary.c windows that go with their process
  *   peers.c     where others are, and the mappings of their windows
  *   endpoint.c  connect, reconnect, disconnect; the operations table
  *   post.c      lists
- *   session.c   the client's side of the control socket
+ *   control.c   the client's side of the control socket
  *   server.c    the owner's side of it: connections and what they say
  *   request.c   calls and fences being served, and their replies
  *   fence.c     who is attached to a window, and how to end it
+ *   attached.c  the file that says so to the owner's next life
  *   process.c   naming a process without mistaking another for it
  */
 #ifndef FABRIC_SHM_SHM_INT_H
@@ -28,11 +31,16 @@
 #include "rt/io.h"
 
 struct shm_server;
+struct shm_attached;
+struct shm_attached_file;
 
 struct shm_fabric {
     struct fabric base;
-    struct window window; /* its base is NULL when there is none */
-    struct shm_file file; /* which file the window is */
+    struct window window;             /* its base is NULL when there is none */
+    struct shm_attached *attached;    /* by member; NULL without a window: see fence.c */
+    struct shm_attached_file *record; /* NULL: nobody has come yet, or it cannot be kept */
+    bool unrecorded;                  /* it cannot, and that was said */
+    struct shm_file file;             /* which file the window is */
     bool temporary;
     _Atomic(struct shm_server *) server; /* NULL until it is started */
     pthread_mutex_t mutex;               /* over the following: threads connect at the same time */
@@ -59,22 +67,17 @@ static inline bool shm_not_later(uint16_t a, uint16_t b)
     return (int16_t)(uint16_t)(a - b) <= 0;
 }
 
+/* ---- beside.c -------------------------------------------------------------------------------- */
+
 /* The socket beside a window. `out` has room for it: a location is shorter than a socket's path. */
 struct sockaddr_un;
 void shm_socket_address(const char *location, struct sockaddr_un *out);
 
-/* ---- temporary.c ----------------------------------------------------------------------------- */
-
-/* True when the path still leads to this file. */
-bool shm_path_leads_to(const char *path, int fd);
-
-/* Removes what a process that was killed has left at that path. Only a window is, and only by the one who
- * holds its lock while the path leads to it, so that of two who try none removes what the other has just
- * made. */
-void shm_leftover_remove(const char *path);
-
-/* The same of a file that was just made and could not become a window. */
-void shm_stillborn_remove(const char *path);
+/* Removes a socket that a server of this user has left that was killed. For who holds the window's lock.
+ * BUSY, DENIED, INVALID, IO, and a line in `error`: something else is there, and stays as it is. May
+ * block for a moment. */
+PANDO_MUST_CHECK enum pando_status shm_socket_clear(const char *location, char *error,
+                                                    size_t error_bytes);
 
 /* ---- peers.c --------------------------------------------------------------------------------- */
 
@@ -108,7 +111,7 @@ static inline bool shm_file_same(struct shm_file a, struct shm_file b)
     return a.device == b.device && a.number == b.number;
 }
 
-/* ---- endpoint.c, post.c, session.c ----------------------------------------------------------- */
+/* ---- endpoint.c, post.c, control.c ----------------------------------------------------------- */
 
 struct shm_endpoint {
     struct fabric_endpoint base;
@@ -116,7 +119,7 @@ struct shm_endpoint {
     struct shm_mapping *mapping; /* NULL: its own process's window */
     uint64_t id;                 /* by which the server knows the connection it had before */
 
-    /* session.c */
+    /* control.c */
     struct rt_fd socket; /* fd -1 when there is none */
     struct list calls;   /* sent, waiting for their replies */
     struct list unsent;  /* the socket did not take them yet; in order */
@@ -142,54 +145,22 @@ void shm_lists_post(struct fabric_endpoint *endpoint, struct fabric_list *list);
 /* Hands every deferred list back undone. */
 void shm_lists_fail(struct shm_endpoint *endpoint, enum pando_status status);
 
-void shm_session_init(struct shm_endpoint *endpoint);
+void shm_socket_init(struct shm_endpoint *endpoint);
 
 /* Connects the socket, says who this is, and gets the answer. On failure there is no session. */
 PANDO_MUST_CHECK enum pando_status
-shm_session_open_co(struct shm_endpoint *endpoint, const char *location, struct shm_welcome *out);
+shm_socket_open_co(struct shm_endpoint *endpoint, const char *location, struct shm_welcome *out);
 
 /* Marks the endpoint broken and fails whatever is under way with BROKEN. */
-void shm_session_break(struct shm_endpoint *endpoint);
+void shm_endpoint_break(struct shm_endpoint *endpoint);
 
 /* Ends it in order: the server need not remember this endpoint. */
-void shm_session_end(struct shm_endpoint *endpoint);
+void shm_socket_close(struct shm_endpoint *endpoint);
 
 /* Sends a message and waits for its reply. */
 PANDO_MUST_CHECK enum pando_status
-shm_session_ask_co(struct shm_endpoint *endpoint, enum shm_message_type type, uint16_t code,
+shm_socket_call_co(struct shm_endpoint *endpoint, enum shm_message_type type, uint16_t code,
                    struct slice body, void *reply, uint32_t reply_capacity, uint32_t *reply_size);
-
-/* ---- fence.c, process.c ---------------------------------------------------------------------- */
-
-enum { SHM_PROCESS_UNSEEN = UINT32_MAX }; /* attached, but this process cannot tell which it is */
-
-/* Fills in `process` and `start_time` of who connected a socket; false: it has hung up. */
-bool shm_process_at(int socket, struct window_attachment *out);
-
-enum shm_life { SHM_GONE, SHM_LIVES, SHM_UNKNOWN };
-
-/* Does this very process live? If it does, *pidfd (when wanted) is a descriptor of it. */
-enum shm_life shm_process_look(const struct window_attachment *who, int *pidfd);
-
-/* Kills it and waits until it is dead. UNSUPPORTED: it is this process, or not to be killed. */
-PANDO_MUST_CHECK enum pando_status shm_process_end_co(const struct window_attachment *who);
-
-/*
- * Attachments. They are in the window, so that a restarted owner still knows whom to end. Only the
- * server's loop touches them, or before there is a server whoever fences.
- */
-struct window_attachment shm_attachment(const struct shm_fabric *fabric, uint16_t member);
-
-/* Lets a process in as a member. *fresh: it was not attached as that member before. FENCED; BUSY:
- * another process that may be alive is attached as this member. */
-PANDO_MUST_CHECK enum pando_status shm_attach(struct shm_fabric *fabric,
-                                              struct fabric_identity identity,
-                                              struct window_attachment who, bool *fresh);
-void shm_detach(struct shm_fabric *fabric, uint16_t member);
-
-/* Records the fence and ends the member's process, if that is attached. */
-PANDO_MUST_CHECK enum pando_status shm_fence_window_co(struct shm_fabric *fabric,
-                                                       struct fabric_identity identity);
 
 /* ---- server.c -------------------------------------------------------------------------------- */
 

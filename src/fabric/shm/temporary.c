@@ -7,11 +7,10 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "fabric/shm/shm_int.h"
+#include "fabric/shm/fence_int.h"
 
 enum {
     SWEEP_MAX = 4096, /* files that are looked at */
@@ -28,16 +27,22 @@ bool shm_path_leads_to(const char *path, int fd)
            by_name.st_ino == by_fd.st_ino;
 }
 
-static bool is_window(int fd)
+static bool begins_with(int fd, uint64_t wanted)
 {
     uint64_t magic = 0;
-    return pread(fd, &magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) && magic == WINDOW_MAGIC;
+    return pread(fd, &magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) && magic == wanted;
+}
+
+static bool is_window(int fd)
+{
+    return begins_with(fd, WINDOW_MAGIC);
 }
 
 static bool is_empty(int fd)
 {
     struct stat info;
-    return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == 0;
+    return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
+           (info.st_size == 0 || begins_with(fd, WINDOW_MAKING));
 }
 
 /* A file that is no window yet is not locked even for a moment: its maker is about to. Unless it was
@@ -51,15 +56,16 @@ static bool is_leftover(int fd)
 
 static void remove_if(const char *path, bool (*unwanted)(int fd))
 {
-    struct sockaddr_un address;
+    char attached[SHM_ATTACHED_PATH_MAX], error[256];
     int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return;
     if (unwanted(fd) && flock(fd, LOCK_EX | LOCK_NB) == 0 && unwanted(fd) &&
         shm_path_leads_to(path, fd)) {
-        shm_socket_address(path, &address);
-        (void)unlink(address.sun_path);
-        (void)unlink(path);
+        shm_attached_path(path, fd, false, 0, attached);
+        shm_attached_remove(attached);
+        if (shm_socket_clear(path, error, sizeof(error)) == PANDO_OK)
+            (void)unlink(path); /* else it is found again */
     }
     close(fd);
 }
@@ -85,7 +91,7 @@ static void sweep(void)
     for (int i = 0; i < SWEEP_MAX && (entry = readdir(folder)) != NULL; i++) {
         size_t length = strlen(entry->d_name);
         if (strncmp(entry->d_name, PREFIX, sizeof(PREFIX) - 1) != 0 ||
-            length >= sizeof(path) - sizeof(FOLDER) || strstr(entry->d_name, ".sock") != NULL)
+            length >= sizeof(path) - sizeof(FOLDER) || strchr(entry->d_name, '.') != NULL)
             continue;
         snprintf(path, sizeof(path), "%s/%.*s", FOLDER, (int)(sizeof(path) - sizeof(FOLDER) - 1),
                  entry->d_name);

@@ -17,19 +17,22 @@ static void break_fire(struct rt_timer *timer)
     sim_endpoint_break(endpoint);
 }
 
-enum pando_status sim_connect_co(struct fabric *fabric, uint16_t node, struct fabric_endpoint **out)
+enum pando_status sim_connect_co(struct fabric *fabric, uint16_t node, uint64_t window,
+                                 struct fabric_endpoint **out)
 {
     struct process *process = container_of(fabric, struct process, base);
     struct fabric_sim *net = process->net;
     struct machine *target = net->by_node[node];
     struct fabric_identity identity = fabric_identity_now(fabric);
+    uint64_t expected = window;
     uint32_t life = 0;
-    uint64_t window = 0;
 
     if (target == NULL)
         return PANDO_NOT_FOUND;
     enum pando_status status =
         sim_rpc_co(process, target, RPC_CONNECT, identity, 0, &life, &window);
+    if (status == PANDO_OK)
+        status = fabric_window_check(node, target->process->base.target, expected, window);
     if (status == PANDO_OK && process->dead)
         status = PANDO_BROKEN; /* it died between the answer and now */
     if (status != PANDO_OK)
@@ -66,14 +69,15 @@ enum pando_status sim_reconnect_co(struct fabric_endpoint *base)
 {
     struct endpoint *endpoint = endpoint_of(base);
     struct fabric_identity identity = fabric_identity_now(base->fabric);
+    bool any = endpoint->source->net->options.chaos.no_windows;
+    uint64_t window = any ? 0 : base->window;
     uint32_t life = 0;
-    uint64_t window = 0;
 
     if (!base->broken)
         sim_endpoint_break(endpoint);
     enum pando_status status = sim_rpc_co(endpoint->source, endpoint->target, RPC_RECONNECT,
                                           identity, endpoint->id, &life, &window);
-    if (status == PANDO_OK && !endpoint->source->net->options.chaos.no_windows)
+    if (status == PANDO_OK && !any)
         status = fabric_window_check(base->node, base->target, base->window, window);
     if (status == PANDO_OK && endpoint->source->dead)
         status = PANDO_BROKEN;

@@ -40,6 +40,7 @@ struct fabric_sim_options {
     double stall_probability; /* likewise */
     uint64_t stall_ns;
     uint64_t break_ns; /* until an unreachable peer breaks an endpoint; 0 for 100 us */
+    uint64_t call_ns;  /* until a call or a connection that nobody answers has failed; 0 for 2 s */
 };
 
 /* The network and its world; NULL when memory is gone. */
@@ -99,6 +100,13 @@ void fabric_sim_lose_device(struct fabric *restarted);
 /* Cuts or heals the link between two nodes. Messages wait; endpoints break after break_ns. */
 void fabric_sim_cut(struct fabric_sim *net, uint16_t a, uint16_t b);
 void fabric_sim_heal(struct fabric_sim *net, uint16_t a, uint16_t b);
+
+/* The same, but what is sent is lost without a word, as by a firewall that drops packets: connections and calls
+ * fail only after call_ns, with TIMEOUT, and an endpoint breaks with its call. */
+void fabric_sim_silence(struct fabric_sim *net, uint16_t a, uint16_t b);
+
+/* How many connections and calls wait now for an answer that was lost that way. */
+unsigned fabric_sim_unheard(const struct fabric_sim *net);
 
 /* Flips bits of a byte in the window of a node, as memory does that fails. */
 void fabric_sim_flip(struct fabric *fabric, uint64_t offset, uint8_t bits);

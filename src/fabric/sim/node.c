@@ -8,7 +8,8 @@
 #include "base/assert.h"
 #include "fabric/sim/sim_int.h"
 
-static const uint64_t BREAK_NS = 100 * 1000;
+static const uint64_t BREAK_NS = 100 * RT_NS_PER_US;
+static const uint64_t CALL_NS = 2 * RT_NS_PER_S;
 
 struct fabric_sim *fabric_sim_create(const struct fabric_sim_options *options)
 {
@@ -28,6 +29,8 @@ struct fabric_sim *fabric_sim_create(const struct fabric_sim_options *options)
     net->model = *options->model;
     if (net->options.break_ns == 0)
         net->options.break_ns = BREAK_NS;
+    if (net->options.call_ns == 0)
+        net->options.call_ns = CALL_NS;
     list_init(&net->machines);
     list_init(&net->processes);
     list_init(&net->transfers);
@@ -48,6 +51,7 @@ static void process_free(struct process *process)
     while ((link = list_pop_front(&process->endpoints)) != NULL)
         free(container_of(link, struct endpoint, link));
     free(process->loops);
+    free(process->base.kept);
     free(process);
 }
 
@@ -88,9 +92,7 @@ static struct process *process_create(struct fabric_sim *net, struct machine *ma
     struct process *process = calloc(1, sizeof(*process));
     if (process == NULL)
         return NULL;
-    process->base.ops = &sim_fabric_ops;
-    process->base.node = machine->node;
-    process->base.target = target;
+    fabric_init(&process->base, &sim_fabric_ops, machine->node, target);
     process->base.window = &machine->window;
     process->base.window_bytes = machine->window.host_bytes;
     process->base.device_bytes = machine->window.device_bytes;
@@ -109,6 +111,7 @@ static struct process *process_create(struct fabric_sim *net, struct machine *ma
         if (process->loops[i] == NULL)
             goto err;
     }
+    process->base.home = process->loops[0];
     list_push_back(&net->processes, &process->link);
     machine->process = process;
     return process;
@@ -336,6 +339,17 @@ bool sim_linked(const struct fabric_sim *net, const struct machine *a, const str
     return list_empty(&net->cuts) || cut_find(net, a->node, b->node) == NULL;
 }
 
+bool sim_silent(const struct fabric_sim *net, const struct machine *a, const struct machine *b)
+{
+    const struct link_cut *cut = cut_find(net, a->node, b->node);
+    return cut != NULL && cut->silent;
+}
+
+unsigned fabric_sim_unheard(const struct fabric_sim *net)
+{
+    return net->unheard;
+}
+
 void fabric_sim_lose_answers(struct fabric_sim *net, double chance)
 {
     net->answers_lost = chance;
@@ -346,7 +360,7 @@ void fabric_sim_lose_answer(struct fabric_sim *net, uint64_t number)
     net->answer_lost = number;
 }
 
-void fabric_sim_cut(struct fabric_sim *net, uint16_t a, uint16_t b)
+static void cut_add(struct fabric_sim *net, uint16_t a, uint16_t b, bool silent)
 {
     if (cut_find(net, a, b) != NULL)
         return;
@@ -354,8 +368,19 @@ void fabric_sim_cut(struct fabric_sim *net, uint16_t a, uint16_t b)
     pando_assert(cut != NULL);
     cut->a = a;
     cut->b = b;
+    cut->silent = silent;
     list_push_back(&net->cuts, &cut->link);
-    sim_trace(net->sim, "cut", a, b, 0);
+    sim_trace(net->sim, "cut", a, b, silent);
+}
+
+void fabric_sim_cut(struct fabric_sim *net, uint16_t a, uint16_t b)
+{
+    cut_add(net, a, b, false);
+}
+
+void fabric_sim_silence(struct fabric_sim *net, uint16_t a, uint16_t b)
+{
+    cut_add(net, a, b, true);
 }
 
 void fabric_sim_heal(struct fabric_sim *net, uint16_t a, uint16_t b)

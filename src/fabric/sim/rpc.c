@@ -10,8 +10,6 @@
 #include "base/assert.h"
 #include "fabric/sim/sim_int.h"
 
-static const uint64_t CALL_TIMEOUT_NS = 2 * RT_NS_PER_S;
-
 /* What happens next. Queues are entered at the time they are come to, as by transfers: whoever sends may
  * be ahead of the world's time, and must not hold up what others send before that. */
 enum rpc_stage { RPC_LEAVE, RPC_ARRIVE, RPC_REPLY_LEAVE, RPC_REPLY_ARRIVE };
@@ -25,14 +23,17 @@ struct rpc {
     enum rpc_stage stage;
     bool done;
     bool answered; /* by its server, whatever the status */
+    bool unheard;  /* a message was lost, and its caller does not know */
     struct rt_task *caller;
     struct process *source;
     struct machine *target;
     struct process *server;
     uint32_t target_life;
     uint32_t served_life;
-    uint64_t served_window;          /* its id */
-    struct fabric_identity identity; /* who asks; of a fence: who is fenced */
+    uint64_t expected_window; /* by its id, 0 for any; and the one that there is */
+    uint64_t served_window;
+    struct fabric_identity identity; /* who asks */
+    struct fabric_ticket ticket;     /* of a fence: who is fenced */
     uint64_t endpoint_id;
     enum pando_status status;       /* what the caller is told, once done */
     enum pando_status reply_status; /* what the server's reply says */
@@ -47,6 +48,7 @@ static void rpc_release(struct rpc *rpc)
         return;
     sim_event_cancel(&rpc->event);
     list_remove(&rpc->link);
+    rpc->net->unheard -= rpc->unheard;
     free(rpc->body);
     free(rpc->reply);
     free(rpc);
@@ -60,6 +62,16 @@ static void rpc_finish(struct rpc *rpc, enum pando_status status)
     rpc->status = status;
     if (rpc->caller != NULL)
         sim_unpark(rpc->caller);
+}
+
+/* A message of it did not come through the link. */
+static void rpc_lost(struct rpc *rpc)
+{
+    rpc->unheard = !rpc->done && sim_silent(rpc->net, rpc->source->machine, rpc->target);
+    rpc->net->unheard += rpc->unheard;
+    if (!rpc->unheard)
+        rpc_finish(rpc, PANDO_BROKEN);
+    rpc_release(rpc);
 }
 
 static void send_reply(struct rpc *rpc, enum pando_status status)
@@ -94,10 +106,34 @@ static void serve_task(void *arg)
 
 static enum pando_status serve_fence(struct rpc *rpc)
 {
-    window_fence(&rpc->target->window, rpc->identity);
+    enum pando_status status = fabric_fence_check(&rpc->target->process->base, &rpc->ticket);
+    if (status != PANDO_OK)
+        return status;
+    window_fence(&rpc->target->window, rpc->ticket.who);
     if (!rpc->net->options.chaos.no_fencing)
-        sim_transfers_fence(rpc->target, rpc->identity);
+        sim_transfers_fence(rpc->target, rpc->ticket.who);
     return PANDO_OK;
+}
+
+/* As on shm: one process at a time is a member, until it has disconnected or is fenced. */
+static bool other_process_is_member(const struct rpc *rpc)
+{
+    struct fabric_sim *net = rpc->net;
+    uint16_t member = rpc->identity.member;
+
+    list_for_each (link, &net->processes) {
+        const struct process *process = container_of(link, struct process, link);
+        if (member == 0 || process->dead || process == rpc->source)
+            continue;
+        list_for_each (at, &process->endpoints) {
+            const struct endpoint *endpoint = container_of(at, struct endpoint, link);
+            if (endpoint->target == rpc->target && endpoint->base.identity.member == member &&
+                !endpoint->base.broken && endpoint->target_life == rpc->served_life &&
+                !window_fenced(&rpc->target->window, endpoint->base.identity))
+                return true;
+        }
+    }
+    return false;
 }
 
 static void rpc_serve(struct rpc *rpc)
@@ -116,8 +152,12 @@ static void rpc_serve(struct rpc *rpc)
     rpc->served_window = window_id(&rpc->target->window);
     if (rpc->kind == RPC_RECONNECT)
         sim_transfers_end_session(rpc->target, rpc->endpoint_id);
-    if (rpc->kind != RPC_FENCE && !(known ? window_admit(&rpc->target->window, rpc->identity)
-                                          : !window_fenced(&rpc->target->window, rpc->identity))) {
+    if (fabric_window_admit(&process->base, rpc->expected_window, rpc->identity,
+                            sim_now_ns(rpc->net->sim)) != PANDO_OK) {
+        send_reply(rpc, PANDO_INVALID);
+        return;
+    }
+    if (rpc->kind != RPC_FENCE && window_fenced(&rpc->target->window, rpc->identity)) {
         send_reply(rpc, PANDO_FENCED);
         return;
     }
@@ -126,7 +166,7 @@ static void rpc_serve(struct rpc *rpc)
         return;
     }
     if (rpc->kind != RPC_CALL) {
-        send_reply(rpc, PANDO_OK);
+        send_reply(rpc, other_process_is_member(rpc) ? PANDO_BUSY : PANDO_OK);
         return;
     }
     sim_late_flush(rpc->target, rpc->endpoint_id);
@@ -148,8 +188,7 @@ static void rpc_fire(struct rt_timer *timer)
     struct rpc *rpc = container_of(timer, struct rpc, event.timer);
     bool arrives = rpc->stage == RPC_ARRIVE || rpc->stage == RPC_REPLY_ARRIVE;
     if (arrives && !sim_linked(rpc->net, rpc->source->machine, rpc->target)) {
-        rpc_finish(rpc, PANDO_BROKEN);
-        rpc_release(rpc);
+        rpc_lost(rpc);
         return;
     }
     switch (rpc->stage) {
@@ -202,7 +241,7 @@ static struct rpc *rpc_send(struct process *source, struct machine *target, enum
 
 static enum pando_status rpc_wait_co(struct rpc *rpc)
 {
-    uint64_t deadline = rt_now_ns() + CALL_TIMEOUT_NS;
+    uint64_t deadline = rt_now_ns() + rpc->net->options.call_ns;
     enum pando_status parked = PANDO_OK;
     while (!rpc->done && parked != PANDO_TIMEOUT)
         parked = rt_park_co(deadline);
@@ -219,6 +258,8 @@ enum pando_status sim_rpc_co(struct process *source, struct machine *target, enu
     rpc->endpoint_id = endpoint_id;
     if (target_life != NULL)
         rpc->target_life = *target_life;
+    if (window != NULL)
+        rpc->expected_window = *window;
     enum pando_status status = rpc_wait_co(rpc);
     if (target_life != NULL)
         *target_life = rpc->served_life;
@@ -228,11 +269,15 @@ enum pando_status sim_rpc_co(struct process *source, struct machine *target, enu
     return status;
 }
 
-enum pando_status sim_fence_co(struct fabric_endpoint *base, struct fabric_identity identity)
+enum pando_status sim_fence_co(struct fabric_endpoint *base, const struct fabric_ticket *ticket)
 {
     struct endpoint *endpoint = container_of(base, struct endpoint, base);
-    uint32_t life = endpoint->target_life;
-    return sim_rpc_co(endpoint->source, endpoint->target, RPC_FENCE, identity, 0, &life, NULL);
+    struct rpc *rpc = rpc_send(endpoint->source, endpoint->target, RPC_FENCE, 64);
+    rpc->ticket = *ticket;
+    rpc->target_life = endpoint->target_life;
+    enum pando_status status = rpc_wait_co(rpc);
+    rpc_release(rpc);
+    return status;
 }
 
 enum pando_status sim_call_co(struct fabric_endpoint *base, uint16_t method, struct slice body,
@@ -257,6 +302,8 @@ enum pando_status sim_call_co(struct fabric_endpoint *base, uint16_t method, str
             memcpy(reply, rpc->reply, stored);
         *reply_size = rpc->reply_size;
     }
+    if (rpc->unheard)
+        sim_endpoint_break(endpoint); /* as where silence for that long does */
     rpc_release(rpc);
     return status;
 }

@@ -108,6 +108,7 @@ struct transfer {
 struct link_cut {
     struct list link;
     uint16_t a, b;
+    bool silent; /* see fabric_sim_silence */
 };
 
 struct fabric_sim {
@@ -120,12 +121,16 @@ struct fabric_sim {
     uint64_t next_endpoint_id;
     double answers_lost;  /* see fabric_sim_lose_answers */
     uint64_t answer_lost; /* lists until the one of fabric_sim_lose_answer; 0: none */
+    unsigned unheard;     /* see fabric_sim_unheard */
 };
 
 extern const struct fabric_ops sim_fabric_ops;
 
 /* node.c */
 bool sim_linked(const struct fabric_sim *net, const struct machine *a, const struct machine *b);
+
+/* Whether who sends to the other is not told that it does not arrive. */
+bool sim_silent(const struct fabric_sim *net, const struct machine *a, const struct machine *b);
 
 /* Counts an operation of the process and makes the fault that is due at it. Returns the ns by which
  * the operation leaves late. */
@@ -143,7 +148,7 @@ double sim_port_message(struct fabric_sim *net, struct port *port, double now);
 double sim_jitter(struct fabric_sim *net);
 
 /* endpoint.c */
-enum pando_status sim_connect_co(struct fabric *fabric, uint16_t node,
+enum pando_status sim_connect_co(struct fabric *fabric, uint16_t node, uint64_t window,
                                  struct fabric_endpoint **out);
 void sim_disconnect_co(struct fabric_endpoint *endpoint);
 enum pando_status sim_reconnect_co(struct fabric_endpoint *endpoint);
@@ -182,7 +187,8 @@ enum pando_status sim_rpc_co(struct process *source, struct machine *target, enu
                              uint32_t *target_life, uint64_t *window);
 enum pando_status sim_call_co(struct fabric_endpoint *endpoint, uint16_t method, struct slice body,
                               void *reply, uint32_t reply_capacity, uint32_t *reply_size);
-enum pando_status sim_fence_co(struct fabric_endpoint *endpoint, struct fabric_identity identity);
+enum pando_status sim_fence_co(struct fabric_endpoint *endpoint,
+                               const struct fabric_ticket *ticket);
 void sim_rpcs_of_dead(struct process *process);
 void sim_rpcs_destroy(struct fabric_sim *net);
 

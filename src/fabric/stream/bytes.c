@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <openssl/crypto.h>
+
 enum { CAPACITY_MIN = 4096, ALIGN = 8 };
 
 int bytes_init(struct bytes *bytes, size_t capacity)
@@ -12,10 +14,27 @@ int bytes_init(struct bytes *bytes, size_t capacity)
     return capacity == 0 || bytes->data != NULL ? 0 : -1;
 }
 
+/* What lies between two places, if it may be secret. */
+static void overwrite(const struct bytes *bytes, size_t from, size_t to)
+{
+    if (!bytes->secret || from >= to)
+        return;
+    size_t size = to - from < BYTES_SECRET ? to - from : BYTES_SECRET;
+    OPENSSL_cleanse(bytes->data + from, size);
+}
+
 void bytes_fini(struct bytes *bytes)
 {
+    overwrite(bytes, bytes->head, bytes->tail);
     free(bytes->data);
     *bytes = (struct bytes){0};
+}
+
+void bytes_wipe(struct bytes *bytes)
+{
+    if (bytes->capacity > 0)
+        OPENSSL_cleanse(bytes->data, bytes->capacity);
+    bytes->head = bytes->tail = 0;
 }
 
 uint8_t *bytes_reserve_slow(struct bytes *bytes, size_t size, size_t limit)
@@ -34,11 +53,14 @@ uint8_t *bytes_reserve_slow(struct bytes *bytes, size_t size, size_t limit)
             return NULL;
         if (used > 0)
             memcpy(data + shift, bytes->data + bytes->head, used);
+        overwrite(bytes, bytes->head, bytes->tail);
         free(bytes->data);
         bytes->data = data;
         bytes->capacity = capacity;
     } else if (used > 0) {
+        size_t end = shift + used;
         memmove(bytes->data + shift, bytes->data + bytes->head, used);
+        overwrite(bytes, bytes->head > end ? bytes->head : end, bytes->tail);
     }
     bytes->head = shift;
     bytes->tail = shift + used;

@@ -4,17 +4,24 @@
 #ifndef FABRIC_STREAM_BYTES_H
 #define FABRIC_STREAM_BYTES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct bytes {
     uint8_t *data;
     size_t head, tail, capacity;
+    bool secret; /* passwords may be among the first BYTES_SECRET: no copy of them is left behind
+                    when bytes move or end */
 };
+enum { BYTES_SECRET = 32 * 1024 };
 
 /* capacity may be 0. */
 int bytes_init(struct bytes *bytes, size_t capacity);
 void bytes_fini(struct bytes *bytes);
+
+/* Overwrites all of the memory, whatever was taken from it; it is empty afterwards. */
+void bytes_wipe(struct bytes *bytes);
 
 static inline size_t bytes_used(const struct bytes *bytes)
 {

@@ -1,7 +1,7 @@
 #include "fabric/stream/secret.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,6 +12,9 @@
 #include <openssl/evp.h>
 #include <openssl/rand.h>
 
+#include "fabric/stream/private_file.h"
+#include "rt/undumped.h"
+
 static enum pando_status fail(char *error, size_t error_bytes, enum pando_status status,
                               const char *path, const char *what)
 {
@@ -19,43 +22,144 @@ static enum pando_status fail(char *error, size_t error_bytes, enum pando_status
     return status;
 }
 
-static enum pando_status read_secret(struct secret *secret, int fd, const char *path, char *error,
-                                     size_t error_bytes)
+/* White space at the end does not count. */
+static size_t trimmed(const char *bytes, size_t size)
+{
+    while (size > 0 && strchr(" \t\r\n", bytes[size - 1]) != NULL)
+        size--;
+    return size;
+}
+
+static enum pando_status read_checked(int fd, const char *path, char *bytes, size_t capacity,
+                                      size_t *size, char *error, size_t error_bytes)
 {
     struct stat info;
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
-        return fail(error, error_bytes, PANDO_INVALID, path, "not a regular file");
-    if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0)
-        return fail(error, error_bytes, PANDO_DENIED, path,
-                    "others may read it; run: chmod 600 on it, and change the secret");
-    if (info.st_size > SECRET_BYTES_MAX)
-        return fail(error, error_bytes, PANDO_TOO_LARGE, path, "longer than 4096 bytes");
-    ssize_t got = read(fd, secret->bytes, sizeof(secret->bytes));
+    char text[64];
+    if (fstat(fd, &info) != 0)
+        return fail(error, error_bytes, PANDO_IO, path, strerror(errno));
+    snprintf(text, sizeof(text), "longer than %zu bytes", capacity);
+    if (info.st_size > (off_t)capacity)
+        return fail(error, error_bytes, PANDO_TOO_LARGE, path, text);
+    ssize_t got = read(fd, bytes, capacity);
     if (got < 0)
         return fail(error, error_bytes, PANDO_IO, path, strerror(errno));
-    secret->size = (size_t)got;
-    while (secret->size > 0 && strchr(" \t\r\n", secret->bytes[secret->size - 1]) != NULL)
-        secret->size--;
-    if (secret->size < SECRET_BYTES_MIN)
-        return fail(error, error_bytes, PANDO_INVALID, path,
-                    "shorter than 16 bytes; make one with: head -c 32 /dev/urandom | base64");
+    *size = trimmed(bytes, (size_t)got);
     return PANDO_OK;
+}
+
+/* The bytes of a file that nobody but its owner may read. */
+static enum pando_status read_private(const char *path, char *bytes, size_t capacity, size_t *size,
+                                      char *error, size_t error_bytes)
+{
+    int fd;
+    enum pando_status status = private_file_open("secret file", path, &fd, error, error_bytes);
+    if (status != PANDO_OK)
+        return status;
+    status = read_checked(fd, path, bytes, capacity, size, error, error_bytes);
+    close(fd);
+    return status;
+}
+
+static enum pando_status check_length(size_t size, const char *path, char *error,
+                                      size_t error_bytes)
+{
+    if (size >= SECRET_BYTES_MIN && size <= SECRET_BYTES_MAX)
+        return PANDO_OK;
+    return fail(error, error_bytes, PANDO_INVALID, path,
+                size < SECRET_BYTES_MIN
+                    ? "shorter than 16 bytes; make one with: head -c 32 /dev/urandom | base64"
+                    : "a secret of more than 4096 bytes; use a shorter one");
 }
 
 enum pando_status secret_load(struct secret *secret, const char *path, char *error,
                               size_t error_bytes)
 {
     memset(secret, 0, sizeof(*secret));
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return fail(error, error_bytes, errno == EACCES ? PANDO_DENIED : PANDO_NOT_FOUND, path,
-                    strerror(errno));
-    enum pando_status status = read_secret(secret, fd, path, error, error_bytes);
-    close(fd);
+    rt_undumped(secret, sizeof(*secret));
+    enum pando_status status = read_private(path, (char *)secret->bytes, sizeof(secret->bytes),
+                                            &secret->size, error, error_bytes);
+    if (status == PANDO_OK)
+        status = check_length(secret->size, path, error, error_bytes);
     if (status != PANDO_OK)
         secret_forget(secret);
     return status;
 }
+
+/* ---- several of them ------------------------------------------------------------------------- */
+
+enum { SECRETS_BYTES = sizeof(struct secrets) + SECRETS_MAX * sizeof(struct secret) };
+
+/* The next line that is not empty, without the white space at its end; false: there is none. */
+static bool next_line(const char **at, const char *end, struct slice *line)
+{
+    while (*at < end) {
+        const char *stop = memchr(*at, '\n', (size_t)(end - *at));
+        const char *begin = *at;
+        if (stop == NULL)
+            stop = end;
+        *at = stop < end ? stop + 1 : end;
+        *line = slice_of(begin, trimmed(begin, (size_t)(stop - begin)));
+        if (line->size > 0)
+            return true;
+    }
+    return false;
+}
+
+static enum pando_status take_lines(struct secrets *secrets, const char *bytes, size_t size,
+                                    const char *path, char *error, size_t error_bytes)
+{
+    const char *at = bytes;
+    struct slice line;
+
+    while (next_line(&at, bytes + size, &line)) {
+        if (secrets->count == SECRETS_MAX)
+            return fail(error, error_bytes, PANDO_TOO_LARGE, path,
+                        "more than 8 lines; each is a secret of its own");
+        enum pando_status status = check_length(line.size, path, error, error_bytes);
+        if (status != PANDO_OK)
+            return status;
+        struct secret *secret = &secrets->all[secrets->count++];
+        memcpy(secret->bytes, line.data, line.size);
+        secret->size = line.size;
+    }
+    return secrets->count > 0 ? PANDO_OK : check_length(0, path, error, error_bytes);
+}
+
+enum pando_status secrets_load(const char *path, struct secrets **out, char *error,
+                               size_t error_bytes)
+{
+    size_t size = 0;
+    char *bytes = rt_undumped_alloc(SECRETS_FILE_BYTES_MAX);
+    struct secrets *secrets = rt_undumped_alloc(SECRETS_BYTES);
+    enum pando_status status = bytes == NULL || secrets == NULL ? PANDO_NO_MEMORY : PANDO_OK;
+
+    if (status != PANDO_OK)
+        (void)fail(error, error_bytes, status, path, "out of memory");
+    else
+        status = read_private(path, bytes, SECRETS_FILE_BYTES_MAX, &size, error, error_bytes);
+    if (secrets != NULL)
+        memset(secrets, 0, SECRETS_BYTES);
+    if (status == PANDO_OK)
+        status = take_lines(secrets, bytes, size, path, error, error_bytes);
+    if (bytes != NULL)
+        OPENSSL_cleanse(bytes, SECRETS_FILE_BYTES_MAX);
+    rt_undumped_free(bytes);
+    if (status != PANDO_OK)
+        secrets_free(secrets);
+    else
+        *out = secrets;
+    return status;
+}
+
+void secrets_free(struct secrets *secrets)
+{
+    if (secrets == NULL)
+        return;
+    OPENSSL_cleanse(secrets, SECRETS_BYTES);
+    rt_undumped_free(secrets);
+}
+
+/* ---- proofs ---------------------------------------------------------------------------------- */
 
 void secret_forget(struct secret *secret)
 {

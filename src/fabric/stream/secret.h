@@ -1,5 +1,5 @@
 /*
- * secret.h - the shared secret of a pool, and proofs of knowing it.
+ * secret.h - the shared secrets of a pool, and proofs of knowing one.
  */
 #ifndef FABRIC_STREAM_SECRET_H
 #define FABRIC_STREAM_SECRET_H
@@ -22,6 +22,20 @@ struct secret {
 PANDO_MUST_CHECK enum pando_status secret_load(struct secret *secret, const char *path, char *error,
                                                size_t error_bytes);
 void secret_forget(struct secret *secret);
+
+/* What a pool's secret file has: a secret in each line. The first is for showing, all are accepted, so
+ * that a secret can be changed while old and new ones are in use. */
+enum { SECRETS_MAX = 8, SECRETS_FILE_BYTES_MAX = 8192 };
+
+struct secrets {
+    unsigned count; /* at least 1 */
+    struct secret all[];
+};
+
+/* As secret_load; empty lines do not count. *out is the caller's, to be freed with secrets_free. */
+PANDO_MUST_CHECK enum pando_status secrets_load(const char *path, struct secrets **out, char *error,
+                                                size_t error_bytes);
+void secrets_free(struct secrets *secrets);
 
 /* HMAC-SHA256 over the parts, each preceded by its length. */
 PANDO_MUST_CHECK enum pando_status secret_proof(const struct secret *secret,

@@ -7,12 +7,14 @@
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/parse.h"
 #include "fabric/stream/stream.h"
 
-enum { BACKLOG = 256, KEEPALIVE_IDLE_S = 10, KEEPALIVE_INTERVAL_S = 5, KEEPALIVE_COUNT = 3 };
+/* As many as the kernel allows wait to be accepted: a cluster may come back all at once. */
+enum { BACKLOG = SOMAXCONN, KEEPALIVE_IDLE_S = 10, KEEPALIVE_INTERVAL_S = 5, KEEPALIVE_COUNT = 3 };
 
 enum pando_status socket_resolve(const char *host_port, bool passive, struct socket_address *out,
                                  char *error, size_t error_bytes)
@@ -25,9 +27,10 @@ enum pando_status socket_resolve(const char *host_port, bool passive, struct soc
         .ai_flags = AI_NUMERICSERV | (passive ? AI_PASSIVE : 0),
     };
 
-    if (parse_host_port(host_port, &parts) != PANDO_OK) {
-        snprintf(error, error_bytes, "'%s' is not host:port; use for example 127.0.0.1:7000",
-                 host_port);
+    enum pando_status parsed = parse_host_port(host_port, &parts);
+    if (parsed != PANDO_OK) {
+        snprintf(error, error_bytes, "'%s' %s; use for example 127.0.0.1:7000", host_port,
+                 parse_host_port_fault(parsed));
         return PANDO_INVALID;
     }
     int result = getaddrinfo(parts.host, parts.port_text, &hints, &found);
@@ -39,6 +42,13 @@ enum pando_status socket_resolve(const char *host_port, bool passive, struct soc
     out->size = found->ai_addrlen;
     freeaddrinfo(found);
     return PANDO_OK;
+}
+
+static unsigned port_of(const struct socket_address *address)
+{
+    if (address->storage.ss_family == AF_INET6)
+        return ntohs(((const struct sockaddr_in6 *)&address->storage)->sin6_port);
+    return ntohs(((const struct sockaddr_in *)&address->storage)->sin_port);
 }
 
 enum pando_status socket_listen(const struct socket_address *address, const char *name, int *out_fd,
@@ -58,6 +68,11 @@ enum pando_status socket_listen(const struct socket_address *address, const char
     }
     int code = errno;
     close(fd);
+    if (code == EADDRINUSE && port_of(address) == 0) {
+        snprintf(error, error_bytes, "%s: no port is free; stop something that listens or connects",
+                 name);
+        return PANDO_BUSY;
+    }
     if (code == EADDRINUSE) {
         snprintf(error, error_bytes, "%s: port in use; stop what listens there or choose another",
                  name);
@@ -81,6 +96,11 @@ void socket_shutdown(int fd)
     (void)shutdown(fd, SHUT_RDWR);
 }
 
+void socket_end_writing(int fd)
+{
+    (void)shutdown(fd, SHUT_WR);
+}
+
 int socket_peek(int fd)
 {
     uint8_t byte;
@@ -91,6 +111,10 @@ static void name_of(const struct socket_address *address, char *out, size_t size
 {
     char host[NI_MAXHOST], port[NI_MAXSERV];
     out[0] = '\0';
+    if (address->storage.ss_family == AF_UNIX) {
+        snprintf(out, size, "%s", ((const struct sockaddr_un *)&address->storage)->sun_path);
+        return;
+    }
     if (getnameinfo((const struct sockaddr *)&address->storage, address->size, host, sizeof(host),
                     port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
         return;
@@ -113,35 +137,98 @@ void socket_peer_name(int fd, char *out, size_t size)
         name_of(&address, out, size);
 }
 
-bool socket_peer_is_local(int fd)
+static bool is_loopback(const struct socket_address *address)
 {
-    struct socket_address address = {.size = sizeof(address.storage)};
-    if (getpeername(fd, (struct sockaddr *)&address.storage, &address.size) != 0)
-        return false;
-    if (address.storage.ss_family == AF_INET) {
-        const struct sockaddr_in *ipv4 = (const struct sockaddr_in *)&address.storage;
+    if (address->storage.ss_family == AF_INET) {
+        const struct sockaddr_in *ipv4 = (const struct sockaddr_in *)&address->storage;
         return ntohl(ipv4->sin_addr.s_addr) >> 24 == 127;
     }
-    if (address.storage.ss_family != AF_INET6)
+    if (address->storage.ss_family != AF_INET6)
         return false;
-    const struct in6_addr *ipv6 = &((const struct sockaddr_in6 *)&address.storage)->sin6_addr;
+    const struct in6_addr *ipv6 = &((const struct sockaddr_in6 *)&address->storage)->sin6_addr;
     return IN6_IS_ADDR_LOOPBACK(ipv6) || (IN6_IS_ADDR_V4MAPPED(ipv6) && ipv6->s6_addr[12] == 127);
 }
 
-enum pando_status socket_route(const char *host_port, char *out, size_t size)
+bool socket_peer_is_local(int fd)
 {
-    struct socket_address there, here = {.size = sizeof(here.storage)};
+    struct socket_address address = {.size = sizeof(address.storage)};
+    return getpeername(fd, (struct sockaddr *)&address.storage, &address.size) == 0 &&
+           is_loopback(&address);
+}
+
+bool socket_is_loopback(int fd)
+{
+    struct socket_address address = {.size = sizeof(address.storage)};
+    return socket_peer_is_local(fd) &&
+           getsockname(fd, (struct sockaddr *)&address.storage, &address.size) == 0 &&
+           is_loopback(&address);
+}
+
+bool socket_listens_on_loopback(int listener)
+{
+    struct socket_address address = {.size = sizeof(address.storage)};
+    return getsockname(listener, (struct sockaddr *)&address.storage, &address.size) == 0 &&
+           is_loopback(&address);
+}
+
+uint64_t socket_origin(int fd)
+{
+    struct socket_address address = {.size = sizeof(address.storage)};
+    uint8_t bytes[8] = {0, 4}; /* no IPv6 network in use begins with a zero */
+    uint64_t origin;
+    if (getpeername(fd, (struct sockaddr *)&address.storage, &address.size) != 0)
+        return 0;
+    const struct in6_addr *ipv6 = &((const struct sockaddr_in6 *)&address.storage)->sin6_addr;
+    if (address.storage.ss_family == AF_INET)
+        memcpy(bytes + 4, &((const struct sockaddr_in *)&address.storage)->sin_addr, 4);
+    else if (address.storage.ss_family != AF_INET6)
+        return 0;
+    else if (IN6_IS_ADDR_V4MAPPED(ipv6))
+        memcpy(bytes + 4, ipv6->s6_addr + 12, 4);
+    else
+        memcpy(bytes, ipv6->s6_addr, sizeof(bytes));
+    memcpy(&origin, bytes, sizeof(origin));
+    return origin;
+}
+
+/* A datagram socket that is connected there, which is to ask for the route only. */
+static enum pando_status route_open(const char *host_port, int *out_fd)
+{
+    struct socket_address there;
     char error[256];
     enum pando_status status = socket_resolve(host_port, false, &there, error, sizeof(error));
     if (status != PANDO_OK)
         return status;
-    /* To connect a datagram socket is to ask for the route only. */
     int fd = socket(there.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return PANDO_IO;
+    if (connect(fd, (const struct sockaddr *)&there.storage, there.size) != 0) {
+        close(fd);
+        return PANDO_BROKEN;
+    }
+    *out_fd = fd;
+    return PANDO_OK;
+}
+
+bool socket_routes_on_loopback(const char *host_port)
+{
+    int fd;
+    if (route_open(host_port, &fd) != PANDO_OK)
+        return false;
+    bool loopback = socket_is_loopback(fd);
+    close(fd);
+    return loopback;
+}
+
+enum pando_status socket_route(const char *host_port, char *out, size_t size)
+{
+    struct socket_address here = {.size = sizeof(here.storage)};
+    int fd;
+    enum pando_status status = route_open(host_port, &fd);
+    if (status != PANDO_OK)
+        return status;
     status = PANDO_BROKEN;
-    if (connect(fd, (const struct sockaddr *)&there.storage, there.size) == 0 &&
-        getsockname(fd, (struct sockaddr *)&here.storage, &here.size) == 0) {
+    if (getsockname(fd, (struct sockaddr *)&here.storage, &here.size) == 0) {
         if (here.storage.ss_family == AF_INET6)
             ((struct sockaddr_in6 *)&here.storage)->sin6_port = 0;
         else

@@ -18,40 +18,40 @@ enum {
     SHORT_BYTES = 128, /* up to here the first line does */
 };
 
-static struct tcp_fabric *fabric_of(struct connection *connection)
+static struct socket_fabric *fabric_of(struct tcp_connection *connection)
 {
-    return tcp_fabric_of(connection->base.thread->server->fabric);
+    return socket_fabric_of(connection->base.thread->server->fabric);
 }
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
 static void connection_ready(struct rt_fd *fd, uint32_t events)
 {
-    struct connection *connection = container_of(fd, struct connection, fd);
+    struct tcp_connection *connection = container_of(fd, struct tcp_connection, fd);
     (void)events;
-    (void)connection_poll(connection);
+    (void)tcp_connection_poll(connection);
 }
 
-enum pando_status connection_open(struct session *session)
+enum pando_status tcp_connection_open(struct connection *base)
 {
-    struct connection *connection = connection_of(session);
+    struct tcp_connection *connection = tcp_connection_of(base);
     list_init(&connection->hot_link);
     connection->fd =
-        (struct rt_fd){.fd = session->stream.fd, .events = EPOLLIN, .ready = connection_ready};
+        (struct rt_fd){.fd = base->stream.fd, .events = EPOLLIN, .ready = connection_ready};
     connection->input_ns = rt_now_ns();
-    return rt_fd_add(connection_loop(connection), &connection->fd);
+    return rt_fd_add(tcp_connection_loop(connection), &connection->fd);
 }
 
-void connection_close(struct session *session)
+void tcp_connection_close(struct connection *base)
 {
-    struct connection *connection = connection_of(session);
-    rt_fd_remove(connection_loop(connection), &connection->fd);
+    struct tcp_connection *connection = tcp_connection_of(base);
+    rt_fd_remove(tcp_connection_loop(connection), &connection->fd);
     list_remove(&connection->hot_link);
 }
 
-void connection_free(struct session *session)
+void tcp_connection_free(struct connection *base)
 {
-    struct connection *connection = connection_of(session);
+    struct tcp_connection *connection = tcp_connection_of(base);
     bytes_fini(&connection->in);
     bytes_fini(&connection->out);
 }
@@ -59,7 +59,7 @@ void connection_free(struct session *session)
 /* ---- output ---------------------------------------------------------------------------------- */
 
 /* Sends what is queued; false when that closed the connection. */
-static bool connection_flush(struct connection *connection)
+static bool connection_flush(struct tcp_connection *connection)
 {
     struct bytes *out = &connection->out;
 
@@ -67,7 +67,7 @@ static bool connection_flush(struct connection *connection)
     while (bytes_used(out) > 0) {
         ssize_t put = stream_write(&connection->base.stream, bytes_front(out), bytes_used(out));
         if (put < 0) {
-            session_close(&connection->base, NULL);
+            connection_close(&connection->base, NULL);
             return false;
         }
         if (put == 0)
@@ -78,19 +78,19 @@ static bool connection_flush(struct connection *connection)
     uint32_t events = connection->throttled ? EPOLLOUT
                       : bytes_used(out) > 0 ? EPOLLIN | EPOLLOUT
                                             : EPOLLIN;
-    rt_fd_change(connection_loop(connection), &connection->fd, events);
+    rt_fd_change(tcp_connection_loop(connection), &connection->fd, events);
     return true;
 }
 
-void connection_answer(struct session *session, uint64_t tag, enum pando_status status,
-                       const uint8_t *body, uint32_t size)
+void tcp_connection_answer(struct connection *base, uint64_t tag, enum pando_status status,
+                           const uint8_t *body, uint32_t size)
 {
-    struct connection *connection = connection_of(session);
+    struct tcp_connection *connection = tcp_connection_of(base);
     frame_close(&connection->out, &connection->results, WIRE_RESULTS);
     uint8_t *to = wire_append_frame(&connection->out, WIRE_REPLY,
                                     WIRE_CALL_HEADER + wire_padded(size), TCP_OUT_LIMIT);
     if (to == NULL) {
-        session_close(session, "it does not read its replies");
+        connection_close(base, "it does not read its replies");
         return;
     }
     wire_put_call(to, tag, (uint16_t)status, body, size);
@@ -108,19 +108,19 @@ enum outcome {
 
 /* All of its body is here. A call that is refused at once is answered at once, which may close the
  * connection. */
-static enum outcome on_whole_frame(struct connection *connection, const struct wire_frame *frame,
-                                   const uint8_t *body)
+static enum outcome on_whole_frame(struct tcp_connection *connection,
+                                   const struct wire_frame *frame, const uint8_t *body)
 {
     struct wire_call call;
     switch (frame->type) {
     case WIRE_CALL:
         if (wire_get_call(body, frame->size, &call) != WIRE_OK)
             return REFUSE;
-        return session_serve_call(&connection->base, &call) ? GO_ON : REFUSE;
+        return connection_serve_call(&connection->base, &call) ? GO_ON : REFUSE;
     case WIRE_FENCE:
         if (frame->size != WIRE_FENCE_BYTES)
             return REFUSE;
-        return session_serve_fence(&connection->base, body) ? GO_ON : REFUSE;
+        return connection_serve_fence(&connection->base, body) ? GO_ON : REFUSE;
     case WIRE_PING:
         frame_close(&connection->out, &connection->results, WIRE_RESULTS);
         return wire_append_frame(&connection->out, WIRE_PONG, 0, TCP_OUT_LIMIT) != NULL ? GO_ON
@@ -130,7 +130,7 @@ static enum outcome on_whole_frame(struct connection *connection, const struct w
     }
 }
 
-static enum outcome take_frame(struct connection *connection)
+static enum outcome take_frame(struct tcp_connection *connection)
 {
     struct bytes *in = &connection->in;
     struct wire_frame frame;
@@ -160,7 +160,7 @@ static enum outcome take_frame(struct connection *connection)
     return outcome;
 }
 
-static enum outcome take_list(struct connection *connection)
+static enum outcome take_list(struct tcp_connection *connection)
 {
     struct bytes *in = &connection->in;
     struct fabric_op ops[FABRIC_LIST_OPS_MAX];
@@ -195,7 +195,7 @@ static enum outcome take_list(struct connection *connection)
 }
 
 /* Bytes of the LISTS frame being read that have arrived. */
-static size_t lists_at_hand(struct connection *connection)
+static size_t lists_at_hand(struct tcp_connection *connection)
 {
     size_t used = bytes_used(&connection->in);
     return used < connection->lists_bytes_left ? used : connection->lists_bytes_left;
@@ -234,7 +234,7 @@ static void prefetch_lists(const struct window *window, const uint8_t *at, size_
  * Leaves to it the first that is anything else, the last of a frame, one that has no room, and
  * whatever is wrong.
  */
-static unsigned take_reads(struct connection *connection)
+static unsigned take_reads(struct tcp_connection *connection)
 {
     const struct window *window = &fabric_of(connection)->window;
     struct bytes *in = &connection->in, *out = &connection->out;
@@ -269,11 +269,11 @@ static unsigned take_reads(struct connection *connection)
 }
 
 /* False when the connection is closed. */
-static bool process(struct connection *connection)
+static bool process(struct tcp_connection *connection)
 {
     enum outcome outcome = GO_ON;
     unsigned prefetched = 0;
-    while (outcome == GO_ON && connection->base.state == SESSION_OPEN &&
+    while (outcome == GO_ON && connection->base.state == CONNECTION_OPEN &&
            bytes_used(&connection->in) > 0) {
         if (connection->lists_left == 0) {
             outcome = take_frame(connection);
@@ -290,12 +290,12 @@ static bool process(struct connection *connection)
         prefetched -= taken < prefetched ? taken : prefetched;
     }
     if (outcome == REFUSE)
-        session_close(&connection->base, "it does not speak the protocol");
-    return connection->base.state == SESSION_OPEN;
+        connection_close(&connection->base, "it does not speak the protocol");
+    return connection->base.state == CONNECTION_OPEN;
 }
 
 /* As many bytes as are there and wanted; -1 when the peer is gone. */
-static ssize_t take_input(struct connection *connection)
+static ssize_t take_input(struct tcp_connection *connection)
 {
     struct bytes *in = &connection->in;
     /* What is kept is at most one incomplete list or frame, so this never fails for its limit. */
@@ -309,7 +309,7 @@ static ssize_t take_input(struct connection *connection)
 }
 
 /* Reads and executes; true when there was something. May close the connection. */
-static bool poll_input(struct connection *connection)
+static bool poll_input(struct tcp_connection *connection)
 {
     bool progress = false;
     for (int i = 0; i < READS_PER_POLL; i++) {
@@ -322,7 +322,7 @@ static bool poll_input(struct connection *connection)
         } else {
             ssize_t got = take_input(connection);
             if (got < 0) {
-                session_close(&connection->base, NULL);
+                connection_close(&connection->base, NULL);
                 return true;
             }
             if (got == 0)
@@ -337,19 +337,19 @@ static bool poll_input(struct connection *connection)
     return progress;
 }
 
-bool connection_poll(struct connection *connection)
+bool tcp_connection_poll(struct tcp_connection *connection)
 {
-    if (connection->base.state != SESSION_OPEN)
+    if (connection->base.state != CONNECTION_OPEN)
         return false;
-    session_hold(&connection->base); /* it may be closed in here, and is looked at afterwards */
+    connection_hold(&connection->base); /* it may be closed in here, and is looked at afterwards */
     bool progress = poll_input(connection);
-    bool open = connection->base.state == SESSION_OPEN;
+    bool open = connection->base.state == CONNECTION_OPEN;
     if (progress && open) {
-        connection->input_ns = rt_turn_ns(connection_loop(connection));
+        connection->input_ns = rt_turn_ns(tcp_connection_loop(connection));
         tcp_thread_heat(connection);
     }
     if (open && bytes_used(&connection->out) > 0)
         (void)connection_flush(connection);
-    session_release(&connection->base);
+    connection_release(&connection->base);
     return progress;
 }

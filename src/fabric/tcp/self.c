@@ -6,22 +6,10 @@
 
 #include "fabric/tcp/tcp_int.h"
 
-static struct tcp_fabric *fabric_of(struct fabric_endpoint *endpoint)
-{
-    return tcp_fabric_of(endpoint->fabric);
-}
-
 static void self_post(struct fabric_endpoint *endpoint, struct fabric_list *list)
 {
-    fabric_list_done(endpoint, list,
-                     window_execute(&fabric_of(endpoint)->window, list->ops, list->count));
-}
-
-static enum pando_status self_fence_co(struct fabric_endpoint *endpoint,
-                                       struct fabric_identity identity)
-{
-    struct tcp_fabric *fabric = fabric_of(endpoint);
-    return session_self_fence_co(fabric->server, &fabric->window, identity);
+    const struct window *window = &socket_fabric_of(endpoint->fabric)->window;
+    fabric_list_done(endpoint, list, window_execute(window, list->ops, list->count));
 }
 
 static enum pando_status self_reconnect_co(struct fabric_endpoint *endpoint)
@@ -40,10 +28,10 @@ static const struct fabric_ops self_ops = {
     .reconnect_co = self_reconnect_co,
     .post = self_post,
     .call_co = fabric_self_call_co,
-    .fence_co = self_fence_co,
+    .fence_co = socket_fabric_self_fence_co,
 };
 
-enum pando_status tcp_self_connect(struct tcp_fabric *fabric, struct fabric_endpoint **out)
+enum pando_status tcp_self_connect(struct socket_fabric *fabric, struct fabric_endpoint **out)
 {
     struct fabric_endpoint *endpoint = calloc(1, sizeof(*endpoint));
     if (endpoint == NULL)

@@ -1,5 +1,5 @@
 /*
- * server.c - what each thread of the server does besides serving sessions: polling the busy
+ * server.c - what each thread of the server does besides serving connections: polling the busy
  * connections, and ending those that stopped in the middle of something.
  */
 #include <stdlib.h>
@@ -17,16 +17,16 @@ static const uint64_t HALF_FRAME_NS = 30 * RT_NS_PER_S;
 static bool poll_hot(struct rt_poller *poller)
 {
     struct tcp_thread *thread = container_of(poller, struct tcp_thread, poller);
-    uint64_t now = rt_turn_ns(session_loop(thread->base));
+    uint64_t now = rt_turn_ns(connection_loop(thread->base));
     bool progress = false;
     int looked_at = 0;
 
     list_for_each_safe (link, &thread->hot) {
-        struct connection *connection = container_of(link, struct connection, hot_link);
+        struct tcp_connection *connection = container_of(link, struct tcp_connection, hot_link);
         if (++looked_at > HOT_MAX || now - connection->input_ns > HOT_NS)
             list_remove(&connection->hot_link);
         else
-            progress |= connection_poll(connection);
+            progress |= tcp_connection_poll(connection);
         /* A drop on this thread comes as a message, never from inside a poll: only the connection
          * that was polled may be gone. */
     }
@@ -37,37 +37,38 @@ static bool poll_hot(struct rt_poller *poller)
     return progress;
 }
 
-void tcp_thread_heat(struct connection *connection)
+void tcp_thread_heat(struct tcp_connection *connection)
 {
     struct tcp_thread *thread = connection->base.thread->own;
     if (!list_empty(&connection->hot_link))
         return;
     list_push_back(&thread->hot, &connection->hot_link);
     if (!thread->polling) {
-        rt_poller_add(connection_loop(connection), &thread->poller);
+        rt_poller_add(tcp_connection_loop(connection), &thread->poller);
         thread->polling = true;
     }
 }
 
 /* Those that promised much and never went on. */
-static void tick(struct rt_timer *timer)
+static void close_stalled(struct rt_timer *timer)
 {
     struct tcp_thread *thread = container_of(timer, struct tcp_thread, tick);
     uint64_t now = rt_now_ns();
 
-    list_for_each_safe (link, &thread->base->sessions) {
-        struct connection *connection = connection_of(container_of(link, struct session, link));
-        if (connection->base.state == SESSION_OPEN && bytes_used(&connection->in) > 0 &&
+    list_for_each_safe (link, &thread->base->connections) {
+        struct tcp_connection *connection =
+            tcp_connection_of(container_of(link, struct connection, link));
+        if (connection->base.state == CONNECTION_OPEN && bytes_used(&connection->in) > 0 &&
             now - connection->input_ns > HALF_FRAME_NS)
-            session_close(&connection->base, "it stopped in the middle of a frame");
+            connection_close(&connection->base, "it stopped in the middle of a frame");
     }
-    if (!list_empty(&thread->base->sessions))
+    if (!list_empty(&thread->base->connections))
         rt_timer_arm(&thread->tick, now + TICK_NS);
 }
 
-/* ---- the session's operations ---------------------------------------------------------------- */
+/* ---- the connection's operations ------------------------------------------------------------- */
 
-static enum pando_status thread_start(struct session_thread *base)
+static enum pando_status thread_start(struct connection_thread *base)
 {
     struct tcp_thread *thread = calloc(1, sizeof(*thread));
     if (thread == NULL)
@@ -75,12 +76,12 @@ static enum pando_status thread_start(struct session_thread *base)
     thread->base = base;
     list_init(&thread->hot);
     thread->poller.poll = poll_hot;
-    rt_timer_init(&thread->tick, tick);
+    rt_timer_init(&thread->tick, close_stalled);
     base->own = thread;
     return PANDO_OK;
 }
 
-static void thread_stop_co(struct session_thread *base)
+static void thread_stop_co(struct connection_thread *base)
 {
     struct tcp_thread *thread = base->own;
     if (thread == NULL)
@@ -92,25 +93,25 @@ static void thread_stop_co(struct session_thread *base)
 }
 
 /* Nothing to prepare. */
-static enum pando_status prepare_co(struct session *session, const uint8_t *proof_extra,
+static enum pando_status prepare_co(struct connection *base, const uint8_t *proof_extra,
                                     uint8_t *welcome_extra)
 {
     (void)proof_extra;
     (void)welcome_extra;
-    struct tcp_thread *thread = session->thread->own;
+    struct tcp_thread *thread = base->thread->own;
     if (!heap_contains(&thread->tick.node))
         rt_timer_arm(&thread->tick, rt_now_ns() + TICK_NS);
     return PANDO_OK;
 }
 
-const struct session_ops tcp_session_ops = {
+const struct connection_ops tcp_connection_ops = {
     .thread_name = "pando-tcp",
-    .session_bytes = sizeof(struct connection),
+    .connection_bytes = sizeof(struct tcp_connection),
     .thread_start = thread_start,
     .thread_stop_co = thread_stop_co,
     .prepare_co = prepare_co,
-    .open = connection_open,
-    .close = connection_close,
-    .free = connection_free,
-    .answer = connection_answer,
+    .open = tcp_connection_open,
+    .close = tcp_connection_close,
+    .free = tcp_connection_free,
+    .answer = tcp_connection_answer,
 };

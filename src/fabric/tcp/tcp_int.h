@@ -8,9 +8,7 @@
 #ifndef FABRIC_TCP_TCP_INT_H
 #define FABRIC_TCP_TCP_INT_H
 
-#include "fabric/fabric_int.h"
-#include "fabric/session/connect.h"
-#include "fabric/session/session.h"
+#include "fabric/session/client.h"
 #include "fabric/tcp/tcp.h"
 #include "fabric/tcp/wire.h"
 
@@ -19,21 +17,6 @@ enum {
     TCP_FRAME_BYTES = 64 * 1024,        /* a frame is closed when it has grown beyond this */
     TCP_OUT_LIMIT = 2 * WIRE_FRAME_MAX, /* bytes waiting to be sent on one connection */
 };
-
-struct tcp_fabric {
-    struct fabric base;
-    struct window window; /* base NULL: a client only */
-    struct secret secret;
-    SSL_CTX *server_tls, *client_tls;
-    uint64_t timeout_ns;
-    struct session_peers peers;
-    struct session_server *server; /* NULL: does not listen */
-};
-
-static inline struct tcp_fabric *tcp_fabric_of(struct fabric *fabric)
-{
-    return container_of(fabric, struct tcp_fabric, base);
-}
 
 extern const struct fabric_ops tcp_fabric_ops;
 
@@ -86,8 +69,8 @@ static inline void frame_added(struct bytes *out, struct open_frame *frame, size
 
 /* ---- connection.c: one client, as its server sees it ----------------------------------------- */
 
-struct connection {
-    struct session base;
+struct tcp_connection {
+    struct connection base;
     struct list hot_link; /* in its thread's hot ones: polled without asking epoll */
     struct rt_fd fd;
     struct bytes in, out;
@@ -98,30 +81,30 @@ struct connection {
     uint64_t input_ns;
 };
 
-static inline struct connection *connection_of(struct session *session)
+static inline struct tcp_connection *tcp_connection_of(struct connection *base)
 {
-    return container_of(session, struct connection, base);
+    return container_of(base, struct tcp_connection, base);
 }
 
-static inline struct rt_loop *connection_loop(const struct connection *connection)
+static inline struct rt_loop *tcp_connection_loop(const struct tcp_connection *connection)
 {
-    return session_loop(connection->base.thread);
+    return connection_loop(connection->base.thread);
 }
 
 /* Reads, executes, answers; true when there was something. */
-bool connection_poll(struct connection *connection);
+bool tcp_connection_poll(struct tcp_connection *connection);
 
-/* Parts of the session's operations. */
-enum pando_status connection_open(struct session *session);
-void connection_close(struct session *session);
-void connection_free(struct session *session);
-void connection_answer(struct session *session, uint64_t tag, enum pando_status status,
-                       const uint8_t *body, uint32_t size);
+/* Parts of the connection's operations. */
+enum pando_status tcp_connection_open(struct connection *base);
+void tcp_connection_close(struct connection *base);
+void tcp_connection_free(struct connection *base);
+void tcp_connection_answer(struct connection *base, uint64_t tag, enum pando_status status,
+                           const uint8_t *body, uint32_t size);
 
-/* ---- server.c: what each thread of it does besides --------------------------------------------- */
+/* ---- server.c: what each thread of it does besides ------------------------------------------- */
 
 struct tcp_thread {
-    struct session_thread *base;
+    struct connection_thread *base;
     struct list hot;
     struct rt_poller poller;
     bool polling;
@@ -141,47 +124,36 @@ static inline void tcp_thread_count(struct tcp_thread *thread, uint32_t lists, u
                           memory_order_relaxed);
 }
 
-extern const struct session_ops tcp_session_ops;
+extern const struct connection_ops tcp_connection_ops;
 
 /* The connection has input now and then: poll it directly. */
-void tcp_thread_heat(struct connection *connection);
+void tcp_thread_heat(struct tcp_connection *connection);
 
-/* ---- endpoint.c, connect.c: the client's side ------------------------------------------------ */
+/* ---- endpoint.c: the client's side ------------------------------------------------------------ */
 
 struct tcp_endpoint {
-    struct fabric_endpoint base;
-    struct stream stream;
-    struct rt_fd fd;
+    struct client_endpoint client;
     struct rt_poller poller;
     bool polling;
-    struct rt_timer timer; /* watches for silence */
-    uint64_t input_ns;     /* when the peer was heard last */
     struct bytes in, out;
     struct open_frame lists;
     uint32_t results_bytes_left; /* of the RESULTS frame being read */
     uint16_t results_left;
     uint16_t next_tag, expected_tag;
-    struct fabric_list *sent, **sent_tail;       /* encoded, oldest first */
-    struct fabric_list *waiting, **waiting_tail; /* no room in the output yet */
-    struct session_calls calls;
-    uint64_t endpoint_id;
 };
 
-enum pando_status tcp_connect_co(struct fabric *fabric, uint16_t node,
+enum pando_status tcp_connect_co(struct fabric *fabric, uint16_t node, uint64_t window,
                                  struct fabric_endpoint **out);
-enum pando_status tcp_reconnect_co(struct fabric_endpoint *endpoint);
 void tcp_disconnect_co(struct fabric_endpoint *endpoint);
 void tcp_post(struct fabric_endpoint *endpoint, struct fabric_list *list);
-enum pando_status tcp_call_co(struct fabric_endpoint *endpoint, uint16_t method, struct slice body,
-                              void *reply, uint32_t reply_capacity, uint32_t *reply_size);
-enum pando_status tcp_fence_co(struct fabric_endpoint *endpoint, struct fabric_identity identity);
 
-/* Makes a connected and proven stream the endpoint's. */
-PANDO_MUST_CHECK enum pando_status tcp_endpoint_open(struct tcp_endpoint *endpoint,
-                                                     struct stream stream);
-void tcp_endpoint_break(struct tcp_endpoint *endpoint, const char *why);
+/* An endpoint that is broken still; NULL: no memory. */
+struct tcp_endpoint *tcp_endpoint_create(struct fabric *fabric, uint16_t node);
+
+/* Its stream is connected and proven: it works from now on. */
+PANDO_MUST_CHECK enum pando_status tcp_endpoint_open(struct tcp_endpoint *endpoint);
 
 /* self.c: an endpoint to this process's own window */
-enum pando_status tcp_self_connect(struct tcp_fabric *fabric, struct fabric_endpoint **out);
+enum pando_status tcp_self_connect(struct socket_fabric *fabric, struct fabric_endpoint **out);
 
 #endif

@@ -22,7 +22,9 @@
 #define WIRE_MAGIC 0x00504354444e4150u /* "PANDTCP" */
 
 enum {
-    WIRE_VERSION = 2,
+    /* 5 had no passes in RETURN and SWEEP and no expected window in PROOF, 4 no figure of what waits
+     * in USAGE, 3 fences without tickets */
+    WIRE_VERSION = 6,
     WIRE_LIST_HEADER = 8,
     WIRE_OP = 16,
 

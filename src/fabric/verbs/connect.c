@@ -2,9 +2,6 @@
  * connect.c - connecting and connecting again: the queue pair first, so that what it is goes with the
  * proof, and what the other end is comes with the welcome.
  */
-#include <stdlib.h>
-
-#include "base/log.h"
 #include "fabric/verbs/verbs_int.h"
 
 const struct handshake_protocol verbs_protocol = {
@@ -16,11 +13,24 @@ const struct handshake_protocol verbs_protocol = {
     .welcome_extra = VERBS_END_BYTES + VERBS_WINDOW_BYTES,
 };
 
-/* The other end is known: connects to it and takes its window for the target. */
-static enum pando_status join_co(struct verbs_endpoint *endpoint,
-                                 const struct handshake_welcome *welcome)
+enum pando_status verbs_prepare_co(struct client_endpoint *client, uint8_t *proof_extra)
 {
-    struct verbs_fabric *fabric = verbs_fabric_of(endpoint->base.fabric);
+    struct verbs_endpoint *endpoint = verbs_endpoint_of(&client->base);
+    struct verbs_end end;
+    enum pando_status status = verbs_queue_create_co(&endpoint->queue, endpoint->lane, QUEUE_ASKS);
+    if (status != PANDO_OK)
+        return status;
+    queue_tell(&endpoint->queue, &end);
+    verbs_put_end(proof_extra, &end);
+    return PANDO_OK;
+}
+
+/* The other end is known: connects to it and takes its window for the target. */
+enum pando_status verbs_open_co(struct client_endpoint *client,
+                                const struct handshake_welcome *welcome)
+{
+    struct verbs_endpoint *endpoint = verbs_endpoint_of(&client->base);
+    struct verbs_fabric *fabric = verbs_fabric_of(client->base.fabric);
     struct verbs_end peer;
 
     if (!verbs_get_end(welcome->extra, &peer))
@@ -32,72 +42,28 @@ static enum pando_status join_co(struct verbs_endpoint *endpoint,
         .fence_reads = fabric->always_fence || !fabric->device.ordered,
     };
     verbs_get_window(welcome->extra + VERBS_END_BYTES, &endpoint->target.window);
-    endpoint->base.target = welcome->target;
-    endpoint->base.window = welcome->window;
-    enum pando_status status = verbs_queue_connect_co(&endpoint->queue, &peer, fabric->timeout_ns);
+    enum pando_status status =
+        verbs_queue_connect_co(&endpoint->queue, &peer, fabric->sockets.timeout_ns);
     return status == PANDO_OK ? verbs_endpoint_open(endpoint, peer.credits) : status;
 }
 
-static enum pando_status establish_co(struct verbs_endpoint *endpoint)
-{
-    struct verbs_fabric *fabric = verbs_fabric_of(endpoint->base.fabric);
-    char location[FABRIC_LOCATION_MAX];
-    struct session_connect connect = {
-        .protocol = &verbs_protocol,
-        .secret = &fabric->secret,
-        .tls = fabric->client_tls,
-        .timeout_ns = fabric->timeout_ns,
-        .location = location,
-        .node = endpoint->base.node,
-        .window = endpoint->base.window,
-        .claim = {.endpoint_id = endpoint->endpoint_id, .identity = endpoint->base.identity},
-    };
-    struct verbs_end end;
-
-    if (!session_peers_find(&fabric->peers, endpoint->base.node, location))
-        return PANDO_NOT_FOUND;
-    enum pando_status status = verbs_queue_create_co(&endpoint->queue, endpoint->lane, QUEUE_ASKS);
-    if (status != PANDO_OK)
-        return status;
-    queue_tell(&endpoint->queue, &end);
-    verbs_put_end(connect.claim.extra, &end);
-    status = session_connect_co(&connect, &endpoint->stream);
-    if (status == PANDO_OK)
-        status = join_co(endpoint, &connect.welcome);
-    if (status != PANDO_OK) {
-        queue_destroy(&endpoint->queue);
-        stream_close(&endpoint->stream);
-    }
-    return status;
-}
-
-enum pando_status verbs_connect_co(struct fabric *base, uint16_t node, struct fabric_endpoint **out)
+enum pando_status verbs_connect_co(struct fabric *base, uint16_t node, uint64_t window,
+                                   struct fabric_endpoint **out)
 {
     struct verbs_fabric *fabric = verbs_fabric_of(base);
     struct verbs_endpoint *endpoint;
 
-    if (fabric->window.base != NULL && node == base->node)
+    if (fabric->sockets.window.base != NULL && node == base->node)
         return verbs_self_connect_co(fabric, out);
-    enum pando_status status = verbs_endpoint_create(fabric, node, &endpoint);
+    enum pando_status status = verbs_endpoint_create(fabric, node, &verbs_fabric_ops, &endpoint);
     if (status != PANDO_OK)
         return status;
-    endpoint->base.ops = &verbs_fabric_ops;
-    status = secret_nonce((uint8_t *)&endpoint->endpoint_id, sizeof(endpoint->endpoint_id));
-    if (status == PANDO_OK)
-        status = establish_co(endpoint);
+    endpoint->client.base.window = window;
+    status = client_endpoint_connect_co(&endpoint->client);
     if (status != PANDO_OK) {
-        verbs_disconnect_co(&endpoint->base);
+        verbs_disconnect_co(&endpoint->client.base);
         return status;
     }
-    *out = &endpoint->base;
+    *out = &endpoint->client.base;
     return PANDO_OK;
-}
-
-enum pando_status verbs_reconnect_co(struct fabric_endpoint *base)
-{
-    struct verbs_endpoint *endpoint = verbs_endpoint_of(base);
-    verbs_endpoint_break(endpoint, "reconnecting");
-    base->identity = fabric_identity_now(base->fabric);
-    /* The same endpoint id: the server ends the former session before it lets this one in. */
-    return establish_co(endpoint);
 }

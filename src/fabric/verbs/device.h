@@ -49,6 +49,7 @@ struct device {
     uint64_t chip_bytes;             /* memory of its own that can be had */
     bool ordered;     /* it never begins a READ while an atomic before it is running */
     atomic_bool gone; /* removed, or fatally wrong */
+    _Atomic uint64_t pairs_made;
 };
 
 /* Errors as one line for a person: UNSUPPORTED (no device here, no atomics), NOT_FOUND (none of that

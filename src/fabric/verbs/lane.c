@@ -245,6 +245,7 @@ static enum pando_status lane_create(struct verbs_fabric *fabric, struct lane **
     list_init(&lane->queues);
     list_init(&lane->hot);
     list_init(&lane->waiting);
+    list_init(&lane->kept);
     lane->chain.requests = calloc(FABRIC_LIST_OPS_MAX, sizeof(*lane->chain.requests));
     lane->chain.pieces = calloc(FABRIC_LIST_OPS_MAX, sizeof(*lane->chain.pieces));
     enum pando_status status = PANDO_NO_MEMORY;
@@ -312,6 +313,8 @@ void lane_put(struct lane *lane)
 {
     if (--lane->users > 0)
         return;
+    if (verbs_self_end(lane))
+        return; /* the last of those freed it */
     pthread_mutex_lock(&lane->fabric->mutex);
     list_remove(&lane->link);
     pthread_mutex_unlock(&lane->fabric->mutex);

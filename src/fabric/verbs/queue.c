@@ -51,6 +51,7 @@ static enum pando_status make_pair(struct queue *queue, enum queue_role role)
     queue->pair = ibv_create_qp(device->domain, &attributes);
     if (queue->pair == NULL)
         return fail_errno(queue->lane, NO_MEMORY_TEXT);
+    atomic_fetch_add_explicit(&device->pairs_made, 1, memory_order_relaxed);
     queue->inline_max = attributes.cap.max_inline_data;
 
     /* Only a server's window can be reached; a client's end serves nothing but packets. */

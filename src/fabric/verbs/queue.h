@@ -111,9 +111,11 @@ struct lane {
     struct buffers buffers;
     struct device_memory memory; /* of the buffers */
     struct list waiting;         /* endpoints with lists that found no room */
-    bool retry;                  /* some room has come since */
-    struct chain chain;          /* where a list is built while it is posted */
-    struct rt_message gone;      /* the device was removed */
+    struct list kept;            /* endpoints to this process's own window, for others (self.c) */
+    unsigned kept_count;
+    bool retry;             /* some room has come since */
+    struct chain chain;     /* where a list is built while it is posted */
+    struct rt_message gone; /* the device was removed */
     bool gone_posted;
 };
 

@@ -28,7 +28,7 @@ enum pando_status verbs_queue_create_co(struct queue *queue, struct lane *lane,
                                         enum queue_role role)
 {
     struct setup setup = {.queue = queue, .lane = lane, .role = role};
-    enum pando_status status = rt_offload_co(create_blocking, &setup);
+    enum pando_status status = rt_blocking_co(create_blocking, &setup);
     return status == PANDO_OK ? setup.status : status;
 }
 
@@ -36,6 +36,6 @@ enum pando_status verbs_queue_connect_co(struct queue *queue, const struct verbs
                                          uint64_t timeout_ns)
 {
     struct setup setup = {.queue = queue, .peer = peer, .timeout_ns = timeout_ns};
-    enum pando_status status = rt_offload_co(connect_blocking, &setup);
+    enum pando_status status = rt_blocking_co(connect_blocking, &setup);
     return status == PANDO_OK ? setup.status : status;
 }

@@ -7,34 +7,11 @@
 #ifndef FABRIC_VERBS_VERBS_H
 #define FABRIC_VERBS_VERBS_H
 
-#include "fabric/fabric.h"
-#include "fabric/stream/stream.h"
-#include "fabric/window/window.h"
-
-struct fabric_verbs_options {
-    uint16_t node;
-    enum fabric_target target;
-    /* "NAME", "NAME/PORT" or either with ",gid=INDEX"; NULL or "": the first device with an active
-     * port, and of its GIDs the best. */
-    const char *device;
-    const char *listen;      /* "host:port" of the socket, port 0 for any; NULL: a client only */
-    const char *advertise;   /* what others are told; NULL: the listening address itself */
-    unsigned threads;        /* of the server; 0 for one */
-    const char *secret_file; /* both sides prove that they know its contents */
-    struct fabric_tls tls;   /* of the socket; RDMA itself is never encrypted */
-    uint64_t timeout_ns;     /* no answer for that long breaks an endpoint; 0 for 5 s */
-    bool always_fence;       /* treat the device as one that may run a READ before a CAS */
-
-    /* The window: a file kept over restarts, or NULL for memory of this process. All of it is
-     * pinned. */
-    const char *window_path;
-    uint64_t host_bytes;
-    uint64_t device_bytes;
-};
+#include "fabric/socket_options.h"
 
 /* Opens the device, maps and registers the window, binds the port. Errors as one line for a person.
  * Not from a task. */
-PANDO_MUST_CHECK enum pando_status fabric_verbs_open(const struct fabric_verbs_options *options,
+PANDO_MUST_CHECK enum pando_status fabric_verbs_open(const struct fabric_socket_options *options,
                                                      struct fabric **out, char *error,
                                                      size_t error_bytes);
 
@@ -52,6 +29,9 @@ bool fabric_verbs_on_chip(const struct fabric *fabric);
 
 /* The same of the node at the other end. */
 bool fabric_verbs_peer_on_chip(const struct fabric_endpoint *endpoint);
+
+/* How many queue pairs this process has made. Any thread. */
+uint64_t fabric_verbs_pairs_made(const struct fabric *fabric);
 
 /* What became of an endpoint's lists. */
 struct fabric_verbs_counters {

@@ -1,20 +1,16 @@
 /*
  * map.c - where a window's memory comes from.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
-#include <linux/magic.h>
-
 #include "base/assert.h"
-#include "fabric/window/window.h"
+#include "fabric/window/file.h"
+#include "rt/undumped.h"
 
 static const uint64_t HUGE_BYTES = 2 * 1024 * 1024;
 
@@ -65,9 +61,11 @@ void window_set_id(struct window *window, uint64_t id)
     header_of(window)->id = id;
 }
 
-/* A forked child must not write here after its parent was fenced. */
+/* A forked child must not write here after its parent was fenced. The data of users has no place in a
+ * core dump, and could make it as large as the machine. */
 static void after_mapping(struct window *window)
 {
+    rt_undumped(window->base, window->mapped_bytes);
     (void)madvise(window->base, window->mapped_bytes, MADV_DONTFORK);
     if (!window->huge)
         (void)madvise(window->base, window->mapped_bytes, MADV_HUGEPAGE);
@@ -127,54 +125,6 @@ enum pando_status window_map_memfd(struct window *window, uint16_t node, uint64_
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static enum pando_status fail(char *error, size_t error_bytes, enum pando_status status,
-                              const char *path, const char *what)
-{
-    snprintf(error, error_bytes, "%s: %s", path, what);
-    return status;
-}
-
-static enum pando_status fail_errno(char *error, size_t error_bytes, const char *path,
-                                    const char *doing)
-{
-    int code = errno;
-    snprintf(error, error_bytes, "%s: cannot %s: %s", path, doing, strerror(code));
-    switch (code) {
-    case EACCES:
-    case EPERM:
-        return PANDO_DENIED;
-    case ENOENT:
-        return PANDO_NOT_FOUND;
-    case ENOMEM:
-    case ENOSPC:
-        return PANDO_NO_MEMORY;
-    default:
-        return PANDO_IO;
-    }
-}
-
-/* The size of what is there already: 0 for an empty or new file. A device's size is the caller's.
- */
-static enum pando_status existing_header(int fd, struct window_header *header, bool *device,
-                                         bool *there)
-{
-    struct stat info;
-    if (fstat(fd, &info) != 0)
-        return PANDO_IO;
-    *device = !S_ISREG(info.st_mode);
-    *there = false;
-    if (!*device && info.st_size < (off_t)WINDOW_FIRST)
-        return PANDO_OK;
-    /* DAX devices cannot be read(2): look through a mapping. */
-    void *page = mmap(NULL, HUGE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
-    if (page == MAP_FAILED)
-        return PANDO_IO;
-    memcpy(header, page, sizeof(*header));
-    munmap(page, HUGE_BYTES);
-    *there = header->magic == WINDOW_MAGIC;
-    return PANDO_OK;
-}
-
 static enum pando_status check_existing(const struct window_header *header, uint16_t node,
                                         enum window_open how, uint64_t host_bytes,
                                         uint64_t device_bytes, const char *path, char *error,
@@ -186,7 +136,7 @@ static enum pando_status check_existing(const struct window_header *header, uint
                  header->version, WINDOW_VERSION);
         return PANDO_VERSION;
     }
-    if (how == WINDOW_CREATE && (header->node != node || header->host_bytes != host_bytes ||
+    if (how != WINDOW_ATTACH && (header->node != node || header->host_bytes != host_bytes ||
                                  header->device_bytes != device_bytes)) {
         snprintf(
             error, error_bytes,
@@ -198,85 +148,68 @@ static enum pando_status check_existing(const struct window_header *header, uint
     }
     if (header->host_bytes <= WINDOW_FIRST || header->host_bytes >= FABRIC_DEVICE ||
         header->device_bytes > header->host_bytes)
-        return fail(error, error_bytes, PANDO_CORRUPT, path, "damaged window header");
+        return window_file_fail(error, error_bytes, PANDO_CORRUPT, path, "damaged window header");
     return PANDO_OK;
 }
 
 /* Enough room in the file for the mapping; without it an access would end in SIGBUS. */
-static bool file_resize(struct window *window, int fd, bool device, bool there, bool huge)
+static bool file_resize(const struct window *window, const struct window_file *file)
 {
     struct stat info;
-    if (device)
+    if (file->device)
         return true;
-    if (there)
-        return fstat(fd, &info) == 0 && (uint64_t)info.st_size >= window->mapped_bytes;
-    if (ftruncate(fd, (off_t)window->mapped_bytes) != 0)
-        return false;
-    return !huge || fallocate(fd, 0, 0, (off_t)window->mapped_bytes) == 0;
+    if (!file->there)
+        return window_file_grow(file, window->mapped_bytes);
+    return fstat(file->fd, &info) == 0 && (uint64_t)info.st_size >= window->mapped_bytes;
 }
 
 enum pando_status window_map_file(struct window *window, const char *path, enum window_open how,
                                   uint16_t node, uint64_t host_bytes, uint64_t device_bytes,
                                   char *error, size_t error_bytes)
 {
-    struct window_header header;
-    struct statfs volume;
-    bool device, there;
-    enum pando_status status;
+    struct window_file file;
+    enum pando_status status = window_file_open(&file, path, how, error, error_bytes);
 
-    int fd = open(path, O_RDWR | O_CLOEXEC | (how == WINDOW_CREATE ? O_CREAT : 0), 0600);
-    if (fd < 0)
-        return fail_errno(error, error_bytes, path, "open");
-    /* The serving process holds this lock while it lives: two would hand out memory twice. */
-    if (how == WINDOW_CREATE && flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        status = fail(error, error_bytes, PANDO_BUSY, path,
-                      "another memory node serves it; stop that one or choose another name");
-        goto err_close;
-    }
-    status = existing_header(fd, &header, &device, &there);
-    if (status != PANDO_OK) {
-        status = fail_errno(error, error_bytes, path, "read its header");
-        goto err_close;
-    }
-    if (!there && how == WINDOW_ATTACH) {
-        status = fail(error, error_bytes, PANDO_INVALID, path,
-                      "no window here; start `pando memory` on it first");
-        goto err_close;
-    }
-    if (there) {
-        status =
-            check_existing(&header, node, how, host_bytes, device_bytes, path, error, error_bytes);
+    if (status != PANDO_OK)
+        return status;
+    if (file.there) {
+        status = check_existing(&file.header, node, how, host_bytes, device_bytes, path, error,
+                                error_bytes);
         if (status != PANDO_OK)
             goto err_close;
-        host_bytes = header.host_bytes;
-        device_bytes = header.device_bytes;
+        host_bytes = file.header.host_bytes;
+        device_bytes = file.header.device_bytes;
     }
     set_sizes(window, host_bytes, device_bytes, HUGE_BYTES);
-    window->huge = fstatfs(fd, &volume) == 0 && volume.f_type == HUGETLBFS_MAGIC;
-    if (!file_resize(window, fd, device, there, window->huge) || !map_fd(window, fd)) {
-        status = fail_errno(error, error_bytes, path, "map it (is there room for its size?)");
+    window->huge = file.huge;
+    if (!file_resize(window, &file) || !map_fd(window, file.fd)) {
+        status = window_file_fail_errno(error, error_bytes, path,
+                                        "map it (is there room for its size?)");
         goto err_close;
     }
     after_mapping(window);
-    window->reused = there;
-    if (!there)
+    window->reused = file.there;
+    if (!file.there) {
+        if (file.device) /* it may hold anything */
+            memset(window->base, 0, WINDOW_FIRST);
         format(window, node);
-    else if (how == WINDOW_CREATE)
+    } else if (how != WINDOW_ATTACH) {
         header_of(window)->opened++;
+    }
     return PANDO_OK;
 
 err_close:
-    close(fd);
+    close(file.fd);
     return status;
 }
 
-enum pando_status window_map_served(struct window *window, const char *path, uint16_t node,
-                                    uint64_t host_bytes, uint64_t device_bytes, char *error,
-                                    size_t error_bytes)
+enum pando_status window_map_served(struct window *window, const char *path, bool dax,
+                                    uint16_t node, uint64_t host_bytes, uint64_t device_bytes,
+                                    char *error, size_t error_bytes)
 {
     if (path != NULL)
-        return window_map_file(window, path, WINDOW_CREATE, node, host_bytes, device_bytes, error,
-                               error_bytes);
+        return window_map_file(window, path, dax ? WINDOW_CREATE_DAX : WINDOW_CREATE, node,
+                               host_bytes, device_bytes, error, error_bytes);
     enum pando_status status = window_map_private(window, node, host_bytes, device_bytes);
     if (status != PANDO_OK)
         snprintf(error, error_bytes, "cannot map %llu bytes of memory",

@@ -85,12 +85,13 @@ static uint64_t *fence_word(const struct window *window, uint16_t member)
  * Incarnations wrap: "not later than" on a circle of 65,536. A fence that stood still would cover the
  * half of the circle behind it and, after 32,768 more incarnations, the next members too. So it moves:
  * incarnation n exists only after the slot was free, that is, after n - 1 has left or was recovered
- * (fenced at every window), so whoever lets n in may shut out n - 1 and all before it. Nothing that was
- * shut out gets in by that: the fence only moves forward, and what it covered before is at most half a
+ * (fenced at every window), so who knows that n has joined may shut out n - 1 and all before it. That is
+ * known from the heartbeats, or from n's pass, never from a claim alone: one client that claimed later
+ * incarnations of all members would shut them all out. Nothing that was shut out gets in by that: the fence only moves forward, and what it covered before is at most half a
  * circle behind it still, unless its sender slept through 32,768 lives of its slot (whose locks and
- * blocks, which name 16 bits of the incarnation too, would by then be another's). Every member connects
- * to every memory node, and every recovery fences there, so none of them misses an incarnation; windows
- * of members follow the heartbeats (members.c).
+ * blocks, which name 16 bits of the incarnation too, would by then be another's). Every member shows its
+ * pass at every memory node, and every recovery fences there, so none of them misses an incarnation;
+ * windows of members follow the heartbeats (members.c).
  */
 static bool fence_covers(uint64_t word, uint16_t incarnation)
 {
@@ -108,20 +109,19 @@ void window_fence(const struct window *window, struct fabric_identity identity)
                                           false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
 }
 
-bool window_admit(const struct window *window, struct fabric_identity identity)
+void window_note_member(const struct window *window, struct fabric_identity identity)
 {
     if (identity.member == 0 || identity.member >= FABRIC_MEMBERS_MAX)
-        return !window_fenced(window, identity);
+        return;
     uint64_t *word = fence_word(window, identity.member);
     uint64_t now = __atomic_load_n(word, __ATOMIC_SEQ_CST);
     uint64_t before = (uint64_t)1 << 16 | (uint16_t)(identity.incarnation - 1);
     do {
         if (fence_covers(now, identity.incarnation))
-            return false;
+            return;
     } while (now != 0 && now != before &&
              !__atomic_compare_exchange_n(word, &now, before, false, __ATOMIC_SEQ_CST,
                                           __ATOMIC_SEQ_CST));
-    return true;
 }
 
 bool window_fenced(const struct window *window, struct fabric_identity identity)

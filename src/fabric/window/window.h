@@ -27,7 +27,11 @@ struct window {
     "its contents are untouched: dump its tables with the program that made it (pando dump) and "  \
     "load them with this one (pando load) into a window under another name"
 
-enum window_open { WINDOW_CREATE, WINDOW_ATTACH };
+enum window_open {
+    WINDOW_CREATE,     /* to serve it: a regular file */
+    WINDOW_CREATE_DAX, /* or a DAX device, all of which becomes the window whatever it holds */
+    WINDOW_ATTACH,     /* what another process serves */
+};
 
 /* Private memory of this process: simulated nodes and compute windows of tcp. Pages come on use. */
 PANDO_MUST_CHECK enum pando_status window_map_private(struct window *window, uint16_t node,
@@ -41,18 +45,19 @@ PANDO_MUST_CHECK enum pando_status window_map_memfd(struct window *window, uint1
 /*
  * A file: on tmpfs, on hugetlbfs, a DAX device or an ordinary one. CREATE formats it when it is new
  * or empty, and keeps its contents when it holds a window of the same sizes already; ATTACH maps
- * what is there. Errors go to `error` as one line for a person. VERSION: another format; BUSY:
- * another process serves it; DENIED: permissions; INVALID: not a window, or of another size.
+ * what is there. Anything else is left as it is, and so is what others own or may open: file.h has
+ * the rules. Errors go to `error` as one line for a person. VERSION: another format; BUSY: another
+ * process serves it; DENIED: permissions, owner or mode; INVALID: not a window, or of another size.
  */
 PANDO_MUST_CHECK enum pando_status window_map_file(struct window *window, const char *path,
                                                    enum window_open how, uint16_t node,
                                                    uint64_t host_bytes, uint64_t device_bytes,
                                                    char *error, size_t error_bytes);
 
-/* The window of a server: the file at `path`, created or kept, or private memory when that is
- * NULL. */
+/* The window of a server: the file at `path`, created or kept (a DAX device only with `dax`), or
+ * private memory when that is NULL. */
 PANDO_MUST_CHECK enum pando_status window_map_served(struct window *window, const char *path,
-                                                     uint16_t node, uint64_t host_bytes,
+                                                     bool dax, uint16_t node, uint64_t host_bytes,
                                                      uint64_t device_bytes, char *error,
                                                      size_t error_bytes);
 
@@ -104,8 +109,8 @@ static inline void window_prefetch(const struct window *window, uint64_t offset,
 }
 
 /*
- * Executes a list on a window of this machine: the fences of rule R5 included. Stops at the first
- * operation out of range and says RANGE; what came before has been done.
+ * Executes a list on a window of this machine: the fences of copy-barriers (R5) included. Stops at
+ * the first operation out of range and says RANGE; what came before has been done.
  */
 PANDO_MUST_CHECK enum pando_status window_execute(const struct window *window,
                                                   struct fabric_op *ops, uint32_t count);
@@ -130,8 +135,9 @@ window_read_now(const struct window *window, uint64_t offset, void *to, size_t s
 void window_fence(const struct window *window, struct fabric_identity identity);
 bool window_fenced(const struct window *window, struct fabric_identity identity);
 
-/* Looks at the fence of somebody who asks to be let in: false if it is shut out. Otherwise the fence
- * of its member, if there is one, moves up to the incarnation before: see window.c. Any thread. */
-bool window_admit(const struct window *window, struct fabric_identity identity);
+/* This identity is known to have joined: the fence of its member, if there is one, moves up to the
+ * incarnation before, see window.c. Not of an identity that somebody merely claims: the fence would
+ * shut out members that live. Any thread. */
+void window_note_member(const struct window *window, struct fabric_identity identity);
 
 #endif

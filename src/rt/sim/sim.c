@@ -144,7 +144,7 @@ static void driver_post(struct rt_loop *base, struct rt_message *message)
     rt_current_loop = sender;
 }
 
-static enum pando_status driver_offload_co(struct rt_loop *base, rt_fn fn, void *arg)
+static enum pando_status driver_blocking_co(struct rt_loop *base, rt_fn fn, void *arg)
 {
     (void)base;
     fn(arg);
@@ -192,7 +192,7 @@ static const struct rt_driver sim_driver = {
     .ready = driver_ready,
     .post = driver_post,
     .timer_key = driver_timer_key,
-    .offload_co = driver_offload_co,
+    .blocking_co = driver_blocking_co,
     .charge = driver_charge,
     .race_point = driver_race_point,
     .stall_point = driver_stall_point,

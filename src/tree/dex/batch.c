@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
-#include "tree/dex/dex_int.h"
-#include "tree/page/words.h"
+#include "base/assert.h"
+#include "tree/dex/tree.h"
 
 enum { GROUP = 16 };
 
@@ -15,12 +15,12 @@ enum { GROUP = 16 };
 struct lane {
     struct engine_batch_op *op;
     uint64_t word; /* the key, if keys are words */
-    const struct map_part *part;
+    const struct map_partition *part;
     uint32_t frame;
     uint64_t version;
     uint32_t index; /* in a leaf of words: where the key is, or would be */
     bool found;
-    struct records_ticket ticket;
+    struct pair_cache_token token;
 };
 
 struct batch {
@@ -29,6 +29,10 @@ struct batch {
     struct lane lanes[GROUP];
     unsigned count; /* lanes that are still on their way */
     uint64_t end;   /* in the log: behind all that was changed or seen */
+
+    /* To put the pairs of a leaf together, which leaves of words never need. Taken beforehand: a change that
+     * the log has must be done. NULL: there is no memory, and puts are left to single operations. */
+    struct dex_scratch *scratch;
 };
 
 static bool key_fits(const struct dex_table *table, struct slice key)
@@ -50,8 +54,8 @@ static bool step_down(const struct batch *batch, struct lane *lane)
 {
     struct dex_table *table = batch->self->table;
     const struct page_layout *layout = &table->layout;
-    const uint8_t *bytes = frame_bytes(&table->frames, lane->frame);
-    struct frame *frame = frame_at(&table->frames, lane->frame);
+    const uint8_t *bytes = frame_bytes(&table->cache.frames, lane->frame);
+    struct frame *frame = frame_at(&table->cache.frames, lane->frame);
     uint64_t word = batch->inner_words
                         ? page_words_child(layout, bytes, lane->word)
                         : page_child(layout, bytes, page_child_index(layout, bytes, lane->op->key));
@@ -59,7 +63,7 @@ static bool step_down(const struct batch *batch, struct lane *lane)
     if (!frame_swizzled(word) || !frame_same(frame, lane->version))
         return false;
     lane->frame = (uint32_t)word;
-    frame_prefetch(&table->frames, lane->frame);
+    frame_prefetch(&table->cache.frames, lane->frame);
     return true;
 }
 
@@ -68,8 +72,8 @@ static bool step_down(const struct batch *batch, struct lane *lane)
 static bool arrive(const struct batch *batch, struct lane *lane, uint8_t level)
 {
     struct dex_table *table = batch->self->table;
-    struct frame *frame = frame_at(&table->frames, lane->frame);
-    const uint8_t *bytes = frame_bytes(&table->frames, lane->frame);
+    struct frame *frame = frame_at(&table->cache.frames, lane->frame);
+    const uint8_t *bytes = frame_bytes(&table->cache.frames, lane->frame);
 
     lane->version = frame_look(frame);
     if (frame_held(lane->version) ||
@@ -92,9 +96,9 @@ static void go_on(struct batch *batch, unsigned from, unsigned *kept)
 static void descend(struct batch *batch)
 {
     struct dex_table *table = batch->self->table;
-    struct frame *root = frame_at(&table->frames, table->root_frame);
+    struct frame *root = frame_at(&table->cache.frames, table->root_frame);
     uint64_t version = frame_look(root);
-    uint8_t level = page_level(frame_bytes(&table->frames, table->root_frame));
+    uint8_t level = page_level(frame_bytes(&table->cache.frames, table->root_frame));
     unsigned kept = 0;
 
     if (frame_held(version) || !frame_same(root, version)) {
@@ -134,7 +138,7 @@ static uint64_t note_end(struct batch *batch, const struct frame *frame)
 
 static bool is_durable(const struct dex_table *table, uint64_t end)
 {
-    return table->log == NULL || dex_log_durable(table->log, end);
+    return table->redo.log == NULL || dex_log_durable(table->redo.log, end);
 }
 
 /* Where the word is, as long as the leaf is what it was. Its value lies in another cache line, which is
@@ -143,7 +147,7 @@ static void find_word(const struct batch *batch, struct lane *lane)
 {
     const struct dex_table *table = batch->self->table;
     const struct page_layout *layout = &table->layout;
-    const uint8_t *bytes = frame_bytes(&table->frames, lane->frame);
+    const uint8_t *bytes = frame_bytes(&table->cache.frames, lane->frame);
 
     lane->index = page_words_below(layout, bytes, lane->word);
     lane->found =
@@ -154,8 +158,8 @@ static void find_word(const struct batch *batch, struct lane *lane)
 static void get_one(struct batch *batch, struct lane *lane)
 {
     struct dex_table *table = batch->self->table;
-    struct frame *frame = frame_at(&table->frames, lane->frame);
-    const uint8_t *bytes = frame_bytes(&table->frames, lane->frame);
+    struct frame *frame = frame_at(&table->cache.frames, lane->frame);
+    const uint8_t *bytes = frame_bytes(&table->cache.frames, lane->frame);
     struct engine_batch_op *op = lane->op;
     uint32_t index, size = 0;
     bool blob = false;
@@ -175,8 +179,8 @@ static void get_one(struct batch *batch, struct lane *lane)
         return;
     op->size = size;
     op->status = found ? PANDO_OK : PANDO_NOT_FOUND;
-    if (found && lane->ticket.room && size <= op->capacity && is_durable(table, end))
-        records_keep(&table->records, &lane->ticket, op->key, slice_of(op->buffer, size));
+    if (found && lane->token.room && size <= op->capacity && is_durable(table, end))
+        pair_cache_keep(&table->cache.records, &lane->token, op->key, slice_of(op->buffer, size));
 }
 
 /* Whether a put needs no split. What is in the log is done, too: whoever replayed a change that was then
@@ -191,12 +195,13 @@ static bool has_room(const struct batch *batch, const uint8_t *bytes, bool found
 
 /* In a leaf whose pairs lie apart there is room only after they were put together. */
 static void put_pair(const struct batch *batch, uint8_t *bytes, bool found, uint32_t index,
-                     const struct page_pair *pair, const struct dex_scratch *scratch)
+                     const struct page_pair *pair)
 {
     const struct page_layout *layout = &batch->self->table->layout;
-    if (!(found ? page_update(layout, bytes, index, pair)
-                : page_insert(layout, bytes, index, pair)))
-        page_put(layout, bytes, index, found, pair, scratch->other);
+    if (found ? page_update(layout, bytes, index, pair) : page_insert(layout, bytes, index, pair))
+        return;
+    pando_assert(batch->scratch != NULL);
+    page_put(layout, bytes, index, found, pair, batch->scratch->other);
 }
 
 /* A put that replaces a value in its leaf, or finds room there. */
@@ -204,8 +209,8 @@ static void put_one(struct batch *batch, struct lane *lane)
 {
     struct dex_table *table = batch->self->table;
     const struct page_layout *layout = &table->layout;
-    struct frame *frame = frame_at(&table->frames, lane->frame);
-    uint8_t *bytes = frame_bytes(&table->frames, lane->frame);
+    struct frame *frame = frame_at(&table->cache.frames, lane->frame);
+    uint8_t *bytes = frame_bytes(&table->cache.frames, lane->frame);
     struct engine_batch_op *op = lane->op;
     struct page_pair pair = {.key = op->key, .value = op->value};
     uint32_t size = table->base.shape.value_size;
@@ -215,14 +220,8 @@ static void put_one(struct batch *batch, struct lane *lane)
 
     if ((size != 0 && op->value.size != size) || op->value.size > table->inline_max)
         return;
-    /* Before the log has it: from then on it must be done. */
-    struct dex_scratch *scratch = dex_scratch_take(batch->self);
-    if (scratch == NULL)
+    if ((!batch->leaf_words && batch->scratch == NULL) || !frame_take(frame, lane->version))
         return;
-    if (!frame_take(frame, lane->version)) {
-        dex_scratch_give(batch->self, scratch);
-        return;
-    }
     bool found = lane->found;
     if (!batch->leaf_words) {
         found = page_find(layout, bytes, op->key, &index);
@@ -232,28 +231,30 @@ static void put_one(struct batch *batch, struct lane *lane)
     bool done = false;
     if (!blob && has_room(batch, bytes, found, index, &pair) &&
         dex_log_change(table, frame, lane->part, DEX_LOG_PUT, &pair, bytes) == PANDO_OK) {
-        put_pair(batch, bytes, found, index, &pair, scratch);
+        put_pair(batch, bytes, found, index, &pair);
         done = true;
-        dex_forget_record(table, op->key, &lane->ticket);
+        dex_forget_record(table, op->key, &lane->token);
         (void)note_end(batch, frame);
     }
-    frame_give(frame, done);
-    dex_scratch_give(batch->self, scratch);
-    if (done)
+    if (done) {
+        frame_give_changed(frame);
         op->status = PANDO_OK;
+    } else {
+        frame_give(frame);
+    }
 }
 
 /* Gets of single pairs that are kept are done before any way is gone. */
 static void get_records(struct batch *batch)
 {
-    struct records *records = &batch->self->table->records;
+    struct pair_cache *records = &batch->self->table->cache.records;
     unsigned left = 0;
 
     for (unsigned i = 0; i < batch->count; i++) {
         struct lane *lane = &batch->lanes[i];
         struct engine_batch_op *op = lane->op;
         if (op->kind == ENGINE_BATCH_GET &&
-            records_get(records, op->key, op->buffer, op->capacity, &op->size, &lane->ticket))
+            pair_cache_get(records, op->key, op->buffer, op->capacity, &op->size, &lane->token))
             op->status = PANDO_OK;
         else
             go_on(batch, i, &left);
@@ -283,19 +284,21 @@ void dex_batch_co(struct engine *engine, struct engine_batch_op *ops, size_t cou
                           .inner_words = table->layout.key_size == 8,
                           .leaf_words =
                               table->layout.key_size == 8 && table->layout.value_size == 8};
-    struct dex_guard guard;
+    struct owners_guard guard;
     size_t done = 0;
 
     if (dex_log_room_co(self) != PANDO_OK)
         return;
-    dex_enter(self, slice_of(NULL, 0), &guard);
+    if (!batch.leaf_words)
+        batch.scratch = dex_scratch_take(self);
+    owners_enter(&self->owners, slice_of(NULL, 0), &guard);
     for (size_t i = 0; i < count; i++) {
-        const struct map_part *part = map_find(guard.map, ops[i].key);
+        const struct map_partition *part = map_find(guard.map, ops[i].key);
         if (ops[i].kind != ENGINE_BATCH_DELETE && key_fits(table, ops[i].key) &&
-            dex_mine(table, part)) {
+            owners_mine(&table->owners, part)) {
             struct lane *lane = &batch.lanes[batch.count++];
             *lane = (struct lane){.op = &ops[i], .part = part, .word = key_word(ops[i].key)};
-            records_ask(&table->records, ops[i].key, &lane->ticket);
+            pair_cache_ask(&table->cache.records, ops[i].key, &lane->token);
         }
         if (batch.count == GROUP || i + 1 == count) {
             rt_charge(RT_COST_OPERATION);
@@ -303,11 +306,13 @@ void dex_batch_co(struct engine *engine, struct engine_batch_op *ops, size_t cou
             batch.count = 0;
         }
     }
+    if (batch.scratch != NULL)
+        dex_scratch_give(self, batch.scratch);
     for (size_t i = 0; i < count; i++)
         done += ops[i].status != PANDO_AGAIN;
-    dex_did(self, done);
-    enum pando_status status = done > 0 ? dex_settle_co(self, batch.end) : PANDO_OK;
-    dex_leave(self, &guard);
+    owners_count_operations(&self->owners, done);
+    enum pando_status status = done > 0 ? dex_await_durable_co(self, batch.end) : PANDO_OK;
+    owners_leave(&self->owners, &guard);
     for (size_t i = 0; i < count && status != PANDO_OK; i++) {
         if (ops[i].status != PANDO_AGAIN)
             ops[i].status = ops[i].kind == ENGINE_BATCH_PUT ? PANDO_UNKNOWN : status;

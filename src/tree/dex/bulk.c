@@ -3,14 +3,14 @@
  * other. The root page is written last, so that a load that fails half-way changes nothing: what it
  * has written is given back.
  *
- * Pages of one subtree lie on one memory node. Small tables have small subtrees, so that they are
- * spread, too.
+ * Pages of one subtree lie on one memory node, and memory nodes take turns (place.c). Small tables have
+ * small subtrees, so that they are spread, too.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
-#include "tree/dex/dex_int.h"
+#include "tree/dex/tree.h"
 #include "tree/row/row.h"
 #include "tree/row/row_writer.h"
 #include "tree/row/taken.h"
@@ -20,6 +20,8 @@ struct bulk {
     unsigned fill;
     struct row_writer writer;
     struct taken taken;
+    uint64_t subtree; /* that is being filled, and its bank */
+    uint16_t bank;
 };
 
 /* ---- pages ----------------------------------------------------------------------------------- */
@@ -33,9 +35,9 @@ struct filling {
     uint32_t limit; /* bytes of pairs that it shall have */
 };
 
-static enum pando_status block_co(struct bulk *bulk, uint16_t node, struct page_header *header)
+static enum pando_status block_co(struct bulk *bulk, uint16_t bank, struct page_header *header)
 {
-    enum pando_status status = dex_alloc_co(bulk->self, node, header);
+    enum pando_status status = dex_alloc_co(bulk->self, bank, header);
     struct pool_block block = {.address = header->address, .version = header->version};
     return status == PANDO_OK ? taken_node_co(&bulk->taken, block) : status;
 }
@@ -91,7 +93,7 @@ static bool filling_full(const struct bulk *bulk, const struct filling *filling,
 
 /* The first page of a level. Closed also if this fails. */
 static enum pando_status filling_open_co(struct bulk *bulk, struct filling *filling, uint8_t level,
-                                         uint16_t node)
+                                         uint16_t bank)
 {
     *filling = (struct filling){
         .pairs = aligned_alloc(64, bulk->self->table->layout.page_bytes),
@@ -99,7 +101,7 @@ static enum pando_status filling_open_co(struct bulk *bulk, struct filling *fill
     };
     if (filling->pairs == NULL)
         return PANDO_NO_MEMORY;
-    enum pando_status status = block_co(bulk, node, &filling->header);
+    enum pando_status status = block_co(bulk, bank, &filling->header);
     if (status == PANDO_OK)
         filling_begin(bulk, filling, slice_of(NULL, 0));
     return status;
@@ -107,10 +109,10 @@ static enum pando_status filling_open_co(struct bulk *bulk, struct filling *fill
 
 /* The next one, which begins with that key. */
 static enum pando_status filling_turn_co(struct bulk *bulk, struct filling *filling,
-                                         struct row *row, struct slice key, uint16_t node)
+                                         struct row *row, struct slice key, uint16_t bank)
 {
     struct page_header following = {.level = filling->header.level};
-    enum pando_status status = block_co(bulk, node, &following);
+    enum pando_status status = block_co(bulk, bank, &following);
     if (status == PANDO_OK)
         status = filling_end_co(bulk, filling, row, &key, following.address);
     filling->header = following;
@@ -138,27 +140,33 @@ static enum pando_status filling_close_co(struct bulk *bulk, struct filling *fil
 
 /* ---- leaves ---------------------------------------------------------------------------------- */
 
-/* Which memory node the n-th leaf lies on: subtrees of the paper's size once there are many leaves,
+/* Which bank the n-th leaf lies in: subtrees of the paper's size once there are many leaves,
  * smaller ones before. */
-static uint16_t node_of(const struct bulk *bulk, size_t leaf, uint32_t fanout)
+static uint16_t bank_of(struct bulk *bulk, size_t leaf, uint32_t fanout)
 {
-    uint64_t nodes = pool_nodes(bulk->self->table->pool), group = fanout;
-    for (int level = 2; level <= DEX_SUBTREE_LEVEL && leaf >= nodes * group * fanout; level++)
+    uint64_t banks = pool_banks(bulk->self->table->pool), group = fanout;
+    for (int level = 2; level <= DEX_SUBTREE_LEVEL && leaf >= banks * group * fanout; level++)
         group *= fanout;
-    return (uint16_t)(leaf / group % nodes);
+    if (leaf == 0 || leaf / group != bulk->subtree)
+        bulk->bank = dex_place_turn(bulk->self, 1);
+    bulk->subtree = leaf / group;
+    return bulk->bank;
 }
 
 static enum pando_status pair_value_co(struct bulk *bulk, struct page_pair *pair, blob_ref *blob)
 {
     struct dex_table *table = bulk->self->table;
     const struct engine_shape *shape = &table->base.shape;
+    bool staged = pair->value.data == NULL && pair->value.size != 0;
     if (shape->value_size != 0 ? pair->value.size != shape->value_size
-                               : pair->value.size > ENGINE_VALUE_MAX)
+                               : !staged && pair->value.size > ENGINE_VALUE_MAX)
         return PANDO_INVALID;
-    if (pair->value.size <= table->inline_max)
+    if (!staged && pair->value.size <= table->inline_max)
         return PANDO_OK;
-    enum pando_status status =
-        blob_write_co(bulk->self->base.session, table->id, pair->key, pair->value, blob);
+    enum pando_status status = PANDO_OK;
+    *blob = pair->value.size;
+    if (!staged)
+        status = blob_write_co(bulk->self->base.session, table->id, pair->key, pair->value, blob);
     pair->value = slice_of(blob, sizeof(*blob));
     pair->blob = true;
     return status == PANDO_OK ? taken_blob_co(&bulk->taken, *blob) : status;
@@ -185,7 +193,7 @@ static enum pando_status leaves_co(struct bulk *bulk, engine_feed_fn next, void 
 
     if (fanout < 4)
         fanout = 4;
-    enum pando_status status = filling_open_co(bulk, &filling, 0, node_of(bulk, 0, fanout));
+    enum pando_status status = filling_open_co(bulk, &filling, 0, bank_of(bulk, 0, fanout));
     while (status == PANDO_OK && next(context, &pair.key, &pair.value)) {
         fabric_address blob = 0;
         pair.blob = false;
@@ -198,7 +206,7 @@ static enum pando_status leaves_co(struct bulk *bulk, engine_feed_fn next, void 
         status = pair_value_co(bulk, &pair, &blob);
         if (status == PANDO_OK && filling_full(bulk, &filling, &pair))
             status = filling_turn_co(bulk, &filling, row, pair.key,
-                                     node_of(bulk, row->count + 1, fanout));
+                                     bank_of(bulk, row->count + 1, fanout));
         if (status == PANDO_OK)
             status = filling_push(bulk, &filling, &pair);
     }
@@ -212,14 +220,14 @@ static enum pando_status level_co(struct bulk *bulk, const struct row *below, ui
 {
     struct filling filling;
     enum pando_status status =
-        filling_open_co(bulk, &filling, level, fabric_address_node(below->nodes[0].address));
+        filling_open_co(bulk, &filling, level, pool_bank(below->nodes[0].address));
     for (size_t i = 0; i < below->count && status == PANDO_OK; i++) {
         struct page_pair pair = {.key = row_key(below, i),
                                  .value = slice_of(&below->nodes[i].address, 8)};
-        uint16_t node = level <= DEX_SUBTREE_LEVEL ? fabric_address_node(below->nodes[i].address)
+        uint16_t bank = level <= DEX_SUBTREE_LEVEL ? pool_bank(below->nodes[i].address)
                                                    : (uint16_t)POOL_ANY_NODE;
         if (filling_full(bulk, &filling, &pair))
-            status = filling_turn_co(bulk, &filling, row, pair.key, node);
+            status = filling_turn_co(bulk, &filling, row, pair.key, bank);
         if (status == PANDO_OK)
             status = filling_push(bulk, &filling, &pair);
     }
@@ -233,29 +241,29 @@ static enum pando_status finish_root_co(struct bulk *bulk, fabric_address top, b
 {
     struct dex *self = bulk->self;
     struct dex_table *table = self->table;
-    struct frame *frame = frame_at(&table->frames, table->root_frame);
+    struct frame *frame = frame_at(&table->cache.frames, table->root_frame);
     struct dex_scratch *scratch = dex_scratch_take(self);
 
     if (scratch == NULL)
         return PANDO_NO_MEMORY;
-    frame_latch_co(frame);
+    frame_latch_co(&table->cache.frames, frame);
     enum pando_status status = dex_read_co(self, top, scratch->page);
     if (status == PANDO_OK) {
         page_copy(scratch->image, scratch->page, table->layout.page_bytes);
         page_word_set(scratch->image, POOL_BLOCK_ADDRESS, frame->address);
         page_set_version(scratch->image,
-                         page_version(frame_bytes(&table->frames, table->root_frame)) + 1);
-        struct dex_change change = {.images = {scratch->image}, .count = 1};
-        status = dex_change_co(self, scratch, &change);
+                         page_version(frame_bytes(&table->cache.frames, table->root_frame)) + 1);
+        struct dex_page_write change = {.images = {scratch->image}, .count = 1};
+        status = dex_write_pages_co(self, scratch, &change);
         *placed = status == PANDO_OK || status == PANDO_UNKNOWN;
     }
     if (status == PANDO_OK) {
-        dex_replace_co(self, table->root_frame, scratch->image);
+        dex_relink_children_co(self, table->root_frame, scratch->image);
         page_set_version(scratch->page, page_version(scratch->page) + 1);
         enum pando_status freed = dex_free_page_co(self, scratch->page);
         (void)freed; /* what was loaded is there all the same */
     }
-    frame_give(frame, true);
+    frame_give_changed(frame);
     dex_scratch_give(self, scratch);
     return status;
 }
@@ -268,17 +276,18 @@ static enum pando_status check_empty_co(struct dex *self)
     struct slice lowest = slice_of(NULL, 0);
     uint64_t owner = 0;
 
-    enum pando_status status = dex_claim_co(self, lowest, &owner);
+    enum pando_status status = owners_claim_co(&self->owners, lowest, &owner);
     while (status == PANDO_AGAIN) {
         status = dex_retry_co(self, &retry);
         if (status == PANDO_OK)
-            status = dex_claim_co(self, lowest, &owner);
+            status = owners_claim_co(&self->owners, lowest, &owner);
     }
     if (status != PANDO_OK)
         return status;
-    const uint8_t *root = frame_bytes(&table->frames, table->root_frame);
-    return owner != dex_self(table) || page_level(root) > 0 || page_pairs(root) > 0 ? PANDO_EXISTS
-                                                                                    : PANDO_OK;
+    const uint8_t *root = frame_bytes(&table->cache.frames, table->root_frame);
+    return owner != owners_self(&table->owners) || page_level(root) > 0 || page_pairs(root) > 0
+               ? PANDO_EXISTS
+               : PANDO_OK;
 }
 
 enum pando_status dex_bulk_load_co(struct engine *engine, engine_feed_fn next, void *context,

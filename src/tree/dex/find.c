@@ -11,8 +11,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
-#include "tree/dex/dex_int.h"
-#include "tree/dex/offload_fmt.h"
+#include "tree/dex/tree.h"
 
 enum {
     ADMIT_ONE_OF = 10, /* leaves that are kept: P = 0.1 */
@@ -20,15 +19,13 @@ enum {
         10,            /* of these, one of so many if they are for gets that records serve better */
     RESTARTS_FREE = 4, /* before it begins to pause */
     RESTARTS_MAX = 100000,
-    PATIENCE_LEASES = 10,
-    LEAVING_LEASES = 2, /* while the table is being closed */
-    LEAF_LOOKS = 4,     /* at a leaf that cannot be read */
+    LEAF_LOOKS = 4, /* at a leaf that cannot be read */
 };
 
 static const uint64_t LOOK_PAUSE_NS = RT_NS_PER_MS;
 
 /* A step down: from a parent at a version to the child that its word names. */
-struct step {
+struct descent {
     struct dex *self;
     const struct dex_target *target;
     uint32_t parent;
@@ -38,7 +35,7 @@ struct step {
     uint8_t level; /* of the child */
     uint32_t child;
     uint64_t version;
-    bool private, pushed;
+    bool private, pushed_down;
 };
 
 uint32_t dex_child_index(const struct dex_table *table, const uint8_t *bytes,
@@ -73,21 +70,21 @@ bool dex_covers(const uint8_t *bytes, uint8_t level, const struct dex_target *ta
  * former one: takes it away from there. Its latch is held. */
 static bool take_away(struct dex_table *table, uint32_t index)
 {
-    uint32_t former = frame_at(&table->frames, index)->parent;
-    struct frame *frame = frame_at(&table->frames, former);
+    uint32_t former = frame_at(&table->cache.frames, index)->parent;
+    struct frame *frame = frame_at(&table->cache.frames, former);
     if (!frame_try(frame))
         return false;
     dex_unswizzle(table, former, index);
-    frame_give(frame, false);
+    frame_give(frame);
     return true;
 }
 
 /* Makes a cooling page hot again: its parent names it by its frame. */
-static enum pando_status rewarm(struct step *step, uint32_t index)
+static enum pando_status rewarm(struct descent *step, uint32_t index)
 {
     struct dex_table *table = step->self->table;
-    struct frame *parent = frame_at(&table->frames, step->parent);
-    struct frame *frame = frame_at(&table->frames, index);
+    struct frame *parent = frame_at(&table->cache.frames, step->parent);
+    struct frame *frame = frame_at(&table->cache.frames, index);
     uint64_t version = frame_look(frame);
     uint8_t state = atomic_load_explicit(&frame->state, memory_order_relaxed);
 
@@ -95,7 +92,7 @@ static enum pando_status rewarm(struct step *step, uint32_t index)
         !frame_take(parent, step->parent_version))
         return PANDO_AGAIN;
     if (!frame_take(frame, version)) {
-        frame_give(parent, false);
+        frame_give(parent);
         return PANDO_AGAIN;
     }
     state = atomic_load_explicit(&frame->state, memory_order_relaxed);
@@ -105,17 +102,18 @@ static enum pando_status rewarm(struct step *step, uint32_t index)
     else
         same = same && state == FRAME_COOLING;
     if (same) {
-        (void)cooling_remove(&table->cooling, frame->address, index);
-        dex_not_orphan(table, index);
-        page_set_child(&table->layout, frame_bytes(&table->frames, step->parent), step->at,
+        (void)cooling_remove(&table->cache.cooling, frame->address, index);
+        dex_clear_orphan(table, index);
+        page_set_child(&table->layout, frame_bytes(&table->cache.frames, step->parent), step->at,
                        frame_word(index));
+        dex_check_child(table, step->parent, step->at, index);
         frame->parent = step->parent;
         atomic_store_explicit(&frame->state, FRAME_HOT, memory_order_relaxed);
         step->child = index;
         step->version = version;
     }
-    frame_give(frame, false);
-    frame_give(parent, false);
+    frame_give(frame);
+    frame_give(parent);
     return same ? PANDO_OK : PANDO_AGAIN;
 }
 
@@ -128,20 +126,20 @@ bool dex_admits(struct dex *self)
         return false;
     /* While there is room nobody has to go for it. */
     if (!table->on.admission ||
-        atomic_load_explicit(&table->fresh, memory_order_relaxed) < table->frames.count)
+        atomic_load_explicit(&table->cache.fresh, memory_order_relaxed) < table->cache.frames.count)
         return true;
     return prng_next(&self->prng) % ADMIT_ONE_OF == 0;
 }
 
-static bool is_get(const struct step *step)
+static bool is_get(const struct descent *step)
 {
-    const struct dex_push *push = step->target->push;
-    return push != NULL && push->operation == DEX_WORK_GET;
+    const struct dex_pushdown *push = step->target->push;
+    return push != NULL && push->operation == DEX_PUSHDOWN_GET;
 }
 
-static bool admitted(struct step *step)
+static bool admitted(struct descent *step)
 {
-    const struct dex_push *push = step->target->push;
+    const struct dex_pushdown *push = step->target->push;
     if (step->level > 0 || step->target->keep || (push != NULL && push->keep))
         return true;
     return dex_admits(step->self) && (!is_get(step) || !dex_lends(step->self->table) ||
@@ -149,11 +147,11 @@ static bool admitted(struct step *step)
 }
 
 /* The page is in a frame that is BUSY and in the mapping: keeps it, or leaves it to this task. */
-static enum pando_status admit(struct step *step, uint32_t index)
+static enum pando_status admit(struct descent *step, uint32_t index)
 {
     struct dex_table *table = step->self->table;
-    struct frame *parent = frame_at(&table->frames, step->parent);
-    struct frame *frame = frame_at(&table->frames, index);
+    struct frame *parent = frame_at(&table->cache.frames, step->parent);
+    struct frame *frame = frame_at(&table->cache.frames, index);
 
     frame->dirty = false;
     if (!admitted(step)) {
@@ -162,32 +160,32 @@ static enum pando_status admit(struct step *step, uint32_t index)
         return PANDO_OK;
     }
     if (frame_take(parent, step->parent_version)) {
-        page_set_child(&table->layout, frame_bytes(&table->frames, step->parent), step->at,
+        page_set_child(&table->layout, frame_bytes(&table->cache.frames, step->parent), step->at,
                        frame_word(index));
         frame->parent = step->parent;
         atomic_store_explicit(&frame->state, FRAME_HOT, memory_order_relaxed);
-        frame_give(frame, true);
+        frame_give_changed(frame);
         step->version = frame_look(frame);
         step->child = index;
-        frame_give(parent, false);
+        frame_give(parent);
         return PANDO_OK;
     }
     /* The parent has changed: whoever comes next finds it in the mapping. */
     frame->parent = FRAME_NONE;
     atomic_store_explicit(&frame->state, FRAME_COOLING, memory_order_relaxed);
-    frame_give(frame, true);
-    dex_let_go(step->self, cooling_add(&table->cooling, step->word, index));
+    frame_give_changed(frame);
+    dex_evict_if_idle(step->self, cooling_add(&table->cache.cooling, step->word, index));
     return PANDO_AGAIN;
 }
 
 /* Whether all keys of the child are ours alone. */
-static bool child_is_ours(const struct step *step)
+static bool child_is_ours(const struct descent *step)
 {
     const struct dex_table *table = step->self->table;
     const struct page_layout *layout = &table->layout;
-    const uint8_t *parent = frame_bytes(&table->frames, step->parent);
-    const struct map_part *part = step->target->push->part;
-    const struct map *map = atomic_load_explicit(&table->map, memory_order_acquire);
+    const uint8_t *parent = frame_bytes(&table->cache.frames, step->parent);
+    const struct map_partition *part = step->target->push->part;
+    const struct map *map = atomic_load_explicit(&table->owners.map, memory_order_acquire);
     uint8_t key[PAGE_KEY_ROOM];
     struct slice end, part_end;
     bool ours;
@@ -196,7 +194,7 @@ static bool child_is_ours(const struct step *step)
     if (part < map->parts || part >= map->parts + map->count)
         return false;
     ours = slice_compare(page_key(layout, parent, step->at, key), part->low) >= 0;
-    if (ours && map_part_high(map, part, &part_end)) {
+    if (ours && map_partition_high(map, part, &part_end)) {
         bool ends = step->at + 1 < page_pairs(parent);
         if (ends)
             end = page_key(layout, parent, step->at + 1, key);
@@ -204,101 +202,102 @@ static bool child_is_ours(const struct step *step)
             ends = page_high(parent, key, &end);
         ours = ends && slice_compare(end, part_end) <= 0;
     }
-    return ours && frame_same(frame_at(&table->frames, step->parent), step->parent_version);
+    return ours && frame_same(frame_at(&table->cache.frames, step->parent), step->parent_version);
 }
 
 /* In the frame that stands for the page. BUSY: it is to be loaded. */
-static enum pando_status push_co(struct step *step, uint32_t index)
+static enum pando_status try_pushdown_co(struct descent *step, uint32_t index)
 {
     struct dex *self = step->self;
     struct dex_table *table = self->table;
 
     if (step->target->push == NULL || !child_is_ours(step) ||
-        !dex_offload_pays(self, step->target->push, step->word, step->level))
+        !dex_pushdown_pays(self, step->target->push, step->word, step->level))
         return PANDO_BUSY;
     enum pando_status status =
-        dex_offload_co(self, step->target->push, step->word, step->level, step->target->scratch);
+        dex_pushdown_co(self, step->target->push, step->word, step->level, step->target->scratch);
     if (status == PANDO_BUSY)
         return status;
     /* UNKNOWN: this member is none any more, and sends nothing that could meet with the call. */
-    frame_remove(&table->frames, index);
+    frame_remove(&table->cache.frames, index);
     dex_frame_free(self, index);
-    step->pushed = status == PANDO_OK;
+    step->pushed_down = status == PANDO_OK;
     return status;
 }
 
 /* Keeps the parent from cooling while a child of it is in use that it does not name by its frame. */
-static bool use_parent(const struct step *step)
+static bool pin_parent(const struct descent *step)
 {
-    struct frame *parent = frame_at(&step->self->table->frames, step->parent);
+    struct frame *parent = frame_at(&step->self->table->cache.frames, step->parent);
     if (!frame_take(parent, step->parent_version))
         return false;
     atomic_fetch_add(&parent->users, 1);
-    frame_give(parent, false);
+    frame_give(parent);
     return true;
 }
 
-static void unuse(struct dex_table *table, uint32_t parent)
+static void unpin_parent(struct dex_table *table, uint32_t parent)
 {
-    atomic_fetch_sub(&frame_at(&table->frames, parent)->users, 1);
+    dex_frame_unuse(table, frame_at(&table->cache.frames, parent));
 }
 
-static enum pando_status load_co(struct step *step)
+static enum pando_status load_co(struct descent *step)
 {
     struct dex *self = step->self;
     struct dex_table *table = self->table;
-    uint16_t node = fabric_address_node(step->word);
+    uint16_t bank = pool_bank(step->word);
     uint32_t index;
 
     enum pando_status status = dex_frame_co(self, &index);
     if (status != PANDO_OK)
         return status;
-    struct frame *frame = frame_at(&table->frames, index);
+    struct frame *frame = frame_at(&table->cache.frames, index);
     frame->address = step->word;
     atomic_store_explicit(&frame->state, FRAME_BUSY, memory_order_relaxed);
-    if (!use_parent(step)) {
+    if (!pin_parent(step)) {
         dex_frame_free(self, index);
         return PANDO_AGAIN;
     }
     frame->parent = step->parent;
-    if (!frame_enter(&table->frames, index)) {
-        unuse(table, step->parent);
+    if (!frame_enter(&table->cache.frames, index)) {
+        unpin_parent(table, step->parent);
         dex_frame_free(self, index);
         return PANDO_AGAIN;
     }
     dex_count(&table->stats.misses);
-    status = push_co(step, index);
-    dex_lend_missed(table, node, step->level, is_get(step), status != PANDO_BUSY);
+    status = try_pushdown_co(step, index);
+    dex_lend_missed(table, bank, step->level, is_get(step), status != PANDO_BUSY);
     if (status != PANDO_BUSY) {
-        unuse(table, step->parent);
+        unpin_parent(table, step->parent);
         return status;
     }
-    frame->epoch = dex_epoch(table);
+    frame->epoch = owners_epoch(&table->owners);
     struct dex_scratch *scratch = dex_scratch_take(self);
     uint64_t begin_ns = table->on.offload ? rt_now_ns() : 0;
     status = scratch == NULL ? PANDO_NO_MEMORY : dex_read_co(self, step->word, scratch->page);
     if (table->on.offload)
-        dex_read_took(table, node, rt_now_ns() - begin_ns);
+        dex_note_read_time(table, bank, rt_now_ns() - begin_ns);
     /* Where a stale parent leads may be another owner's: that is never kept. */
     if (status == PANDO_OK && !dex_covers(scratch->page, step->level, step->target))
         status = PANDO_STALE;
     if (status == PANDO_OK) {
-        page_copy(frame_bytes(&table->frames, index), scratch->page, table->layout.page_bytes);
+        page_copy(frame_bytes(&table->cache.frames, index), scratch->page,
+                  table->layout.page_bytes);
         status = admit(step, index);
     } else {
-        frame_remove(&table->frames, index);
+        frame_remove(&table->cache.frames, index);
         dex_frame_free(self, index);
     }
     if (!step->private)
-        unuse(table, step->parent);
+        unpin_parent(table, step->parent);
     if (scratch != NULL)
         dex_scratch_give(self, scratch);
     return status;
 }
 
-static enum pando_status child_co(struct step *step)
+static enum pando_status child_co(struct descent *step)
 {
-    struct frames *frames = &step->self->table->frames;
+    struct frames *frames = &step->self->table->cache.frames;
 
     if (frame_swizzled(step->word)) {
         step->child = (uint32_t)step->word;
@@ -320,7 +319,7 @@ static enum pando_status child_co(struct step *step)
 enum pando_status dex_private_end_co(struct dex *self, uint32_t index)
 {
     struct dex_table *table = self->table;
-    struct frame *frame = frame_at(&table->frames, index);
+    struct frame *frame = frame_at(&table->cache.frames, index);
     enum pando_status status = PANDO_OK;
 
     uint32_t parent = frame->parent;
@@ -328,17 +327,15 @@ enum pando_status dex_private_end_co(struct dex *self, uint32_t index)
         status = dex_write_back_co(self, index);
     if (status != PANDO_OK) {
         /* It stays, so that nobody reads what is older, and no memory node does either. */
-        if (!frame->orphan)
-            atomic_fetch_add(&table->orphans, 1);
-        frame->orphan = true;
+        dex_set_orphan(table, index);
         atomic_store_explicit(&frame->state, FRAME_COOLING, memory_order_relaxed);
-        frame_give(frame, true);
-        unuse(table, parent);
+        frame_give_changed(frame);
+        unpin_parent(table, parent);
         return status;
     }
-    frame_remove(&table->frames, index);
+    frame_remove(&table->cache.frames, index);
     dex_frame_free(self, index);
-    unuse(table, parent);
+    unpin_parent(table, parent);
     return PANDO_OK;
 }
 
@@ -349,7 +346,7 @@ static enum pando_status descend_co(struct dex *self, const struct dex_target *t
                                     struct dex_spot *spot)
 {
     struct dex_table *table = self->table;
-    struct frames *frames = &table->frames;
+    struct frames *frames = &table->cache.frames;
 
     *spot = (struct dex_spot){.frame = table->root_frame, .parent = FRAME_NONE};
     spot->version = frame_look(frame_at(frames, spot->frame));
@@ -366,11 +363,11 @@ static enum pando_status descend_co(struct dex *self, const struct dex_target *t
         if (level < target->level)
             return frame_same(frame_at(frames, spot->frame), spot->version) ? PANDO_NOT_FOUND
                                                                             : PANDO_AGAIN;
-        struct step step = {.self = self,
-                            .target = target,
-                            .parent = spot->frame,
-                            .parent_version = spot->version,
-                            .level = (uint8_t)(level - 1)};
+        struct descent step = {.self = self,
+                               .target = target,
+                               .parent = spot->frame,
+                               .parent_version = spot->version,
+                               .level = (uint8_t)(level - 1)};
         step.at = dex_child_index(table, bytes, target);
         step.word = page_child(&table->layout, bytes, step.at);
         if (!frame_same(frame_at(frames, spot->frame), spot->version))
@@ -380,8 +377,8 @@ static enum pando_status descend_co(struct dex *self, const struct dex_target *t
         bool stale = status == PANDO_STALE;
         if (status != PANDO_OK && !stale)
             return status;
-        if (step.pushed) {
-            spot->pushed = true;
+        if (step.pushed_down) {
+            spot->pushed_down = true;
             return PANDO_OK;
         }
         if (!stale) {
@@ -395,9 +392,11 @@ static enum pando_status descend_co(struct dex *self, const struct dex_target *t
             spot->suspect = step.word;
             spot->suspect_level = step.level;
             if (status == PANDO_OK)
-                status = dex_mend_co(self, spot, target);
+                status = dex_complete_split_co(self, spot, target);
             return status == PANDO_OK ? PANDO_AGAIN : status;
         }
+        if (!step.private && dex_renew_co(self, step.child, step.version))
+            return PANDO_AGAIN;
         spot->parent = spot->frame;
         spot->parent_version = spot->version;
         spot->frame = step.child;
@@ -420,22 +419,22 @@ static void report_damage(struct dex *self, fabric_address page, uint8_t level)
 
 /* Nobody but its owner writes a leaf: it is looked at a few times more. An inner page may be torn
  * because its writer died: it is waited for until everybody is known to live. */
-enum pando_status dex_doubt_co(struct dex *self, fabric_address page, uint8_t level,
-                               struct dex_doubt *doubt)
+enum pando_status dex_suspect_co(struct dex *self, fabric_address page, uint8_t level,
+                                 struct dex_suspect *suspect)
 {
-    if (doubt->page != page) {
-        doubt->page = page;
-        doubt->looks = 0;
-        if (doubt->watch != NULL)
-            doubt->watch->since_ns = 0;
+    if (suspect->page != page) {
+        suspect->page = page;
+        suspect->looks = 0;
+        if (suspect->watch != NULL)
+            suspect->watch->since_ns = 0;
     }
-    bool sure = doubt->looks++ >= LEAF_LOOKS;
+    bool sure = suspect->looks++ >= LEAF_LOOKS;
     if (level > 0) {
-        if (doubt->watch == NULL)
-            doubt->watch = calloc(1, sizeof(*doubt->watch));
-        if (doubt->watch == NULL)
+        if (suspect->watch == NULL)
+            suspect->watch = calloc(1, sizeof(*suspect->watch));
+        if (suspect->watch == NULL)
             return PANDO_NO_MEMORY;
-        enum pando_status status = pool_watch_co(self->base.session, doubt->watch, &sure);
+        enum pando_status status = pool_all_beat_co(self->base.session, suspect->watch, &sure);
         if (status != PANDO_OK)
             return status;
     }
@@ -443,43 +442,77 @@ enum pando_status dex_doubt_co(struct dex *self, fabric_address page, uint8_t le
         report_damage(self, page, level);
         return PANDO_CORRUPT;
     }
-    rt_sleep_co(LOOK_PAUSE_NS);
+    rt_sleep_co(LOOK_PAUSE_NS); /* other members are to beat, or to be declared dead */
     return PANDO_AGAIN;
 }
 
-void dex_doubt_end(struct dex_doubt *doubt)
+void dex_suspect_end(struct dex_suspect *suspect)
 {
-    free(doubt->watch);
-    doubt->watch = NULL;
+    free(suspect->watch);
+    suspect->watch = NULL;
 }
 
 /* The address of what a spot suspects, which may be named by its frame. */
 static fabric_address suspect_of(const struct dex_table *table, const struct dex_spot *spot)
 {
     return frame_swizzled(spot->suspect)
-               ? frame_at(&table->frames, (uint32_t)spot->suspect)->address
+               ? frame_at(&table->cache.frames, (uint32_t)spot->suspect)->address
                : spot->suspect;
+}
+
+/* Nobody has come to a page for as long as an operation may take. Mostly a page on the way was in use all that
+ * time, by a task that waits for a memory node: for the log's, or one that a changed page goes to. A way that
+ * leads nowhere and cannot be completed is damage that no check has found. */
+static void report_unreached(struct dex_table *table, const struct dex_target *target,
+                             const struct dex_spot *spot)
+{
+    uint64_t unsaid;
+    if (!log_limit_allows(&table->unreached_log, rt_now_ns(), &unsaid))
+        return;
+    if (spot->suspect == 0)
+        log_info(
+            "an operation gave up: a page on its way is in use by others, who wait for the pool",
+            log_u64("table", table->id), log_u64("level", target->level),
+            log_u64("unsaid", unsaid));
+    else
+        log_error("a page cannot be reached: its parent leads elsewhere",
+                  log_u64("table", table->id), log_u64("level", target->level),
+                  log_hex("page", suspect_of(table, spot)), log_u64("unsaid", unsaid));
 }
 
 static uint64_t patience_ns(const struct dex_table *table)
 {
-    bool leaving =
-        atomic_load_explicit(&table->closing, memory_order_relaxed) || pool_ending(table->pool);
-    return (leaving ? LEAVING_LEASES : PATIENCE_LEASES) * pool_lease_ns(table->pool);
+    bool closing = atomic_load_explicit(&table->owners.closing, memory_order_relaxed);
+    return pool_patience_ns(table->pool, closing);
+}
+
+bool dex_try_again_co(struct dex *self, struct dex_tries *tries)
+{
+    const struct dex_table *table = self->table;
+    if (tries->count++ < RESTARTS_FREE) {
+        rt_race_point();
+        return true;
+    }
+    if (pool_fenced(table->pool) ||
+        pool_past(table->pool, atomic_load(&table->owners.closing), &tries->deadline_ns))
+        return false;
+    frame_pause_co(&tries->pause);
+    return true;
 }
 
 enum pando_status dex_find_co(struct dex *self, const struct dex_target *target,
                               struct dex_spot *spot)
 {
     struct frame_pause pause = {0};
-    struct dex_doubt doubt = {0};
+    struct dex_suspect suspect = {0};
     uint64_t begin_ns = 0;
     enum pando_status status = PANDO_AGAIN;
 
     for (int restarts = 0; restarts < RESTARTS_MAX; restarts++) {
         status = descend_co(self, target, spot);
         if (status == PANDO_CORRUPT)
-            status = dex_doubt_co(self, suspect_of(self->table, spot), spot->suspect_level, &doubt);
+            status =
+                dex_suspect_co(self, suspect_of(self->table, spot), spot->suspect_level, &suspect);
         if (status != PANDO_AGAIN)
             break;
         dex_count(&self->table->stats.waits);
@@ -497,10 +530,9 @@ enum pando_status dex_find_co(struct dex *self, const struct dex_target *target,
             break;
         frame_pause_co(&pause);
     }
-    dex_doubt_end(&doubt);
+    dex_suspect_end(&suspect);
     if (status != PANDO_AGAIN)
         return status;
-    log_error("a page cannot be reached", log_u64("table", self->table->id),
-              log_u64("level", target->level));
+    report_unreached(self->table, target, spot);
     return PANDO_TIMEOUT;
 }

@@ -3,58 +3,41 @@
  */
 #include <string.h>
 
-#include "tree/dex/dex_int.h"
-#include "tree/dex/offload_fmt.h"
+#include "tree/dex/tree.h"
 
-enum { TRIES_MAX = 100000 };
-
-enum pando_status dex_settle_co(struct dex *self, uint64_t end)
+enum pando_status dex_local_get_co(struct dex *self, const struct map_partition *part,
+                                   struct slice key, struct dex_scratch *scratch, bool *blob,
+                                   void *value, size_t capacity, size_t *size)
 {
     struct dex_table *table = self->table;
-    if (table->log != NULL && !dex_log_durable(table->log, end) && table->on.durable) {
-        enum pando_status status = dex_log_wait_co(table->log, self->base.session, end);
-        if (status != PANDO_OK)
-            return status;
-    }
-    if (pool_lease_valid(table->pool))
-        return PANDO_OK;
-    if (!table->on.lease)
-        return PANDO_OK; /* broken on purpose (R39) */
-    return pool_fenced(table->pool) ? PANDO_FENCED : PANDO_TIMEOUT;
-}
-
-enum pando_status dex_local_get_co(struct dex *self, const struct map_part *part, struct slice key,
-                                   struct dex_scratch *scratch, bool *blob, void *value,
-                                   size_t capacity, size_t *size)
-{
-    struct dex_table *table = self->table;
-    struct dex_push push = {.operation = DEX_WORK_GET, .part = part, .key = key};
+    struct dex_pushdown push = {.operation = DEX_PUSHDOWN_GET, .part = part, .key = key};
     struct dex_target target = {.key = key, .push = &push, .scratch = scratch};
     struct dex_spot spot;
-    struct records_ticket ticket;
+    struct pair_cache_token token;
 
-    dex_did(self, 1);
+    owners_count_operations(&self->owners, 1);
     *blob = false;
-    records_ask(&table->records, key, &ticket);
-    if (records_get(&table->records, key, value, capacity, size, &ticket))
-        return dex_settle_co(self, 0);
-    for (int tries = 0; tries < TRIES_MAX; tries++) {
+    pair_cache_ask(&table->cache.records, key, &token);
+    if (pair_cache_get(&table->cache.records, key, value, capacity, size, &token))
+        return dex_await_durable_co(self, 0);
+    struct dex_tries tries = {0};
+    do {
         enum pando_status status = dex_find_co(self, &target, &spot);
         if (status != PANDO_OK)
             return status;
-        if (spot.pushed) {
+        if (spot.pushed_down) {
             *blob = push.old_blob;
             *size = push.found.size;
             memcpy(value, push.found.data, *size < capacity ? *size : capacity);
-            status = dex_settle_co(self, 0);
+            status = dex_await_durable_co(self, 0);
             if (status == PANDO_OK && push.was_there && !*blob) {
-                records_keep(&table->records, &ticket, key, push.found);
-                dex_lend_co(self, &ticket);
+                pair_cache_keep(&table->cache.records, &token, key, push.found);
+                dex_lend_co(self, &token);
             }
             return status == PANDO_OK && !push.was_there ? PANDO_NOT_FOUND : status;
         }
-        struct frame *frame = frame_at(&table->frames, spot.frame);
-        const uint8_t *bytes = frame_bytes(&table->frames, spot.frame);
+        struct frame *frame = frame_at(&table->cache.frames, spot.frame);
+        const uint8_t *bytes = frame_bytes(&table->cache.frames, spot.frame);
         uint32_t index;
         bool found = page_find(&table->layout, bytes, key, &index);
         *blob = false;
@@ -66,69 +49,55 @@ enum pando_status dex_local_get_co(struct dex *self, const struct map_part *part
         else if (!frame_same(frame, spot.version))
             continue;
         if (status == PANDO_OK)
-            status = dex_settle_co(self, end);
+            status = dex_await_durable_co(self, end);
         if (status != PANDO_OK)
             return status;
         /* While the leaf is kept, the record saves no more than a little time. */
-        if (found && !*blob && *size <= capacity && (spot.private || ticket.room))
-            records_keep(&table->records, &ticket, key, slice_of(value, *size));
+        if (found && !*blob && *size <= capacity && (spot.private || token.room))
+            pair_cache_keep(&table->cache.records, &token, key, slice_of(value, *size));
         if (found && spot.private)
-            dex_lend_co(self, &ticket);
+            dex_lend_co(self, &token);
         return found ? PANDO_OK : PANDO_NOT_FOUND;
-    }
+    } while (dex_try_again_co(self, &tries));
     return PANDO_TIMEOUT;
 }
 
-enum pando_status dex_read_blob_co(struct dex *self, struct slice key, blob_ref ref, void *value,
-                                   size_t capacity, size_t *size, blob_ref *missing)
-{
-    uint16_t table = self->table->id;
-    enum pando_status status =
-        blob_read_co(self->base.session, table, key, ref, value, capacity, size);
-    if (status == PANDO_STALE)
-        status = blob_missing(table, ref, missing);
-    return status == PANDO_STALE ? PANDO_AGAIN : status;
-}
-
 /* One try. AGAIN: ask once more. */
-static enum pando_status try_co(struct dex *self, struct slice key, struct dex_scratch *scratch,
-                                void *value, size_t capacity, size_t *size, blob_ref *missing)
+static enum pando_status try_get_co(struct dex *self, struct slice key, struct dex_scratch *scratch,
+                                    struct engine_part *part, blob_ref *missing)
 {
     struct dex_table *table = self->table;
-    struct dex_guard guard;
+    struct owners_guard guard;
     uint64_t owner;
+    size_t size;
     bool blob;
 
-    dex_enter(self, key, &guard);
-    if (!dex_mine(table, guard.part)) {
-        dex_leave(self, &guard);
-        enum pando_status status = dex_claim_co(self, key, &owner);
+    owners_enter(&self->owners, key, &guard);
+    if (!owners_mine(&table->owners, guard.part)) {
+        owners_leave(&self->owners, &guard);
+        enum pando_status status = owners_claim_co(&self->owners, key, &owner);
         if (status != PANDO_OK)
             return status;
-        return owner == dex_self(table)
+        return owner == owners_self(&table->owners)
                    ? PANDO_AGAIN
-                   : dex_forward_get_co(self, owner, key, value, capacity, size, missing);
+                   : owners_forward_get_co(&self->owners, owner, key, part, missing);
     }
     enum pando_status status = dex_local_get_co(self, guard.part, key, scratch, &blob,
-                                                scratch->value, table->layout.page_bytes, size);
-    dex_leave(self, &guard);
+                                                scratch->value, table->layout.page_bytes, &size);
+    owners_leave(&self->owners, &guard);
     if (status != PANDO_OK)
         return status;
     if (blob) {
         blob_ref ref;
         memcpy(&ref, scratch->value, sizeof(ref));
-        return dex_read_blob_co(self, key, ref, value, capacity, size, missing);
+        return owners_read_blob_co(&self->owners, key, ref, part, missing);
     }
-    size_t stored = *size < capacity ? *size : capacity;
-    if (stored > 0)
-        memcpy(value, scratch->value, stored);
+    owners_take_part(part, slice_of(scratch->value, size));
     return PANDO_OK;
 }
 
-enum pando_status dex_get_co(struct engine *engine, struct slice key, void *value, size_t capacity,
-                             size_t *size)
+static enum pando_status read_co(struct dex *self, struct slice key, struct engine_part *part)
 {
-    struct dex *self = dex_of(engine);
     struct dex_scratch *scratch = dex_scratch_take(self);
     struct pool_retry retry = {0};
     blob_ref missing = 0;
@@ -137,11 +106,19 @@ enum pando_status dex_get_co(struct engine *engine, struct slice key, void *valu
     if (scratch == NULL)
         return PANDO_NO_MEMORY;
     rt_charge(RT_COST_OPERATION);
-    while ((status = try_co(self, key, scratch, value, capacity, size, &missing)) == PANDO_AGAIN) {
+    while ((status = try_get_co(self, key, scratch, part, &missing)) == PANDO_AGAIN) {
         status = dex_retry_co(self, &retry);
         if (status != PANDO_OK)
             break;
     }
     dex_scratch_give(self, scratch);
     return status;
+}
+
+enum pando_status dex_part_co(struct engine *engine, struct slice key, struct engine_part *part)
+{
+    struct dex *self = dex_of(engine);
+    if (part->reference == 0)
+        return read_co(self, key, part);
+    return blob_read_again_co(self->base.session, self->table->id, key, part);
 }

@@ -1,11 +1,18 @@
 /*
  * merge.c - neighbours under one parent become one page, in one list under one intent: the left one
  * with all pairs, the parent without the separator, the right one dead. What is in the way (another
- * owner, another memory node, a page that is not cached) ends the attempt; the next delete tries
- * again.
+ * owner, a page that is not cached) ends the attempt; the next delete tries again.
+ *
+ * If they do not all lie on one memory node it takes two changes:
+ *
+ *   1  the parent loses the separator, and its lock is released. It is now as it was between the split of
+ *      the left page and its completion: a death here, or no slot for the next intent, is made good as that is
+ *   2  the right page is dead, and the left one has all pairs: under one intent, which lies on node 0 if they
+ *      lie on two nodes. Not on one of theirs: if that could not be read, a successor could still come to
+ *      the other page, and what it changed there would be undone by the intent
  */
 #include "base/assert.h"
-#include "tree/dex/dex_int.h"
+#include "tree/dex/tree.h"
 
 enum {
     UNDERFULL = 4, /* a page that uses less than one of so many parts of its space */
@@ -21,6 +28,10 @@ struct merge {
     uint32_t at; /* of the left one in the parent */
 };
 
+/* How far an attempt has come: the parent has the separator, and the lock released, from SEPARATED
+ * on. */
+enum progress { UNTOUCHED, SEPARATED, MERGED };
+
 static bool underfull(const struct page_layout *layout, const uint8_t *bytes)
 {
     uint8_t low[PAGE_KEY_ROOM], high[PAGE_KEY_ROOM];
@@ -32,26 +43,24 @@ static bool underfull(const struct page_layout *layout, const uint8_t *bytes)
 
 /* ---- may they -------------------------------------------------------------------------------- */
 
-/* Both lie in one part of the map that is ours, and on the parent's memory node. */
+/* Both lie in one part of the map that is ours, and nothing lies between them. */
 static bool together(const struct merge *merge)
 {
     struct dex *self = merge->self;
     struct dex_table *table = self->table;
-    const struct map *map = atomic_load_explicit(&table->map, memory_order_acquire);
+    const struct map *map = atomic_load_explicit(&table->owners.map, memory_order_acquire);
     uint8_t low[PAGE_KEY_ROOM], low2[PAGE_KEY_ROOM];
-    const uint8_t *left = frame_bytes(&table->frames, merge->left);
-    const uint8_t *right = frame_bytes(&table->frames, merge->right);
-    const struct map_part *part = map_find(map, page_low(left, low));
-    uint16_t node = fabric_address_node(frame_at(&table->frames, merge->parent)->address);
+    const uint8_t *left = frame_bytes(&table->cache.frames, merge->left);
+    const uint8_t *right = frame_bytes(&table->cache.frames, merge->right);
+    const struct map_partition *part = map_find(map, page_low(left, low));
 
     if ((table->on.partitions && part != map_find(map, page_low(right, low2))) || part->frozen ||
-        (part->owner != dex_self(table) && part->taker != dex_self(table)))
+        (part->owner != owners_self(&table->owners) && part->taker != owners_self(&table->owners)))
         return false;
-    if (page_level(left) > 0 && (!dex_alone(self, merge->left) || !dex_alone(self, merge->right)))
+    if (page_level(left) > 0 &&
+        (!dex_page_exclusive(self, merge->left) || !dex_page_exclusive(self, merge->right)))
         return false;
-    return fabric_address_node(page_address(left)) == node &&
-           fabric_address_node(page_address(right)) == node &&
-           page_sibling(left) == page_address(right);
+    return page_sibling(left) == page_address(right);
 }
 
 /* Builds the merged page into scratch->page; false: too full. */
@@ -85,10 +94,10 @@ static bool build_merged(const struct merge *merge)
 static enum pando_status logged_co(struct dex *self, uint32_t index)
 {
     struct dex_table *table = self->table;
-    if (table->log == NULL)
+    if (table->redo.log == NULL)
         return PANDO_OK;
-    return dex_log_wait_co(table->log, self->base.session,
-                           atomic_load(&frame_at(&table->frames, index)->end));
+    return dex_log_wait_co(table->redo.log, self->base.session,
+                           atomic_load(&frame_at(&table->cache.frames, index)->end));
 }
 
 /* The right one's frame goes; its children can be found through the mapping. */
@@ -96,7 +105,7 @@ static void forget_right_co(const struct merge *merge)
 {
     struct dex *self = merge->self;
     struct dex_table *table = self->table;
-    struct frame *right = frame_at(&table->frames, merge->right);
+    struct frame *right = frame_at(&table->cache.frames, merge->right);
 
     right->dirty = false;
     if (page_level(merge->scratch->sibling) > 0) {
@@ -104,16 +113,71 @@ static void forget_right_co(const struct merge *merge)
                                     .level = page_level(merge->scratch->sibling),
                                     .no_high = true};
         page_init(&table->layout, &empty, merge->scratch->other);
-        dex_replace_co(self, merge->right, merge->scratch->other);
+        dex_relink_children_co(self, merge->right, merge->scratch->other);
     }
     if (atomic_load_explicit(&right->state, memory_order_relaxed) == FRAME_COOLING)
-        (void)cooling_remove(&table->cooling, right->address, merge->right);
-    frame_remove(&table->frames, merge->right);
+        (void)cooling_remove(&table->cache.cooling, right->address, merge->right);
+    frame_remove(&table->cache.frames, merge->right);
 }
 
-/* Leaves right's frame for the caller to free. *merged: it happened. */
+/* In the parent's frame by hand: the latches of its children are held here. */
+static void forget_separator(const struct merge *merge, const uint8_t *parent_image)
+{
+    struct dex_table *table = merge->self->table;
+    uint8_t *parent = frame_bytes(&table->cache.frames, merge->parent);
+    page_remove(&table->layout, parent, merge->at + 1);
+    page_set_version(parent, page_version(parent_image));
+}
+
+/* The right one is as a half whose split was not completed: found through the mapping by who
+ * completes it. */
+static void detach_right(const struct merge *merge)
+{
+    struct dex_table *table = merge->self->table;
+    struct frame *right = frame_at(&table->cache.frames, merge->right);
+
+    if (atomic_load_explicit(&right->state, memory_order_relaxed) == FRAME_COOLING)
+        return; /* as it was */
+    dex_set_orphan(table, merge->right);
+    right->parent = FRAME_NONE;
+    atomic_store_explicit(&right->state, FRAME_COOLING, memory_order_relaxed);
+}
+
+/* The images are in the scratch; the parent's in `other`. */
+static enum pando_status write_merged_co(const struct merge *merge, const struct pool_lock *lock,
+                                         enum progress *progress)
+{
+    struct dex_scratch *scratch = merge->scratch;
+    uint8_t *left = scratch->page, *right = scratch->sibling, *parent = scratch->other;
+    uint16_t bank = pool_bank(page_address(parent));
+    struct dex_page_write change = {.images = {left, parent, right}, .count = 3, .lock = lock};
+
+    if (pool_bank(page_address(left)) == bank && pool_bank(page_address(right)) == bank) {
+        enum pando_status status = dex_write_pages_co(merge->self, scratch, &change);
+        if (status != PANDO_OK)
+            return status;
+        *progress = MERGED;
+        forget_separator(merge, parent);
+        return PANDO_OK;
+    }
+    change = (struct dex_page_write){.images = {parent}, .count = 1, .lock = lock};
+    enum pando_status status = dex_write_pages_co(merge->self, scratch, &change);
+    if (status != PANDO_OK)
+        return status;
+    *progress = SEPARATED;
+    forget_separator(merge, parent);
+    change = (struct dex_page_write){.images = {right, left}, .count = 2, .home = 0};
+    status = dex_write_pages_co(merge->self, scratch, &change);
+    if (status == PANDO_OK)
+        *progress = MERGED;
+    else
+        detach_right(merge);
+    return status;
+}
+
+/* Leaves right's frame for the caller to free, if they were merged. */
 static enum pando_status merge_pages_co(const struct merge *merge, const struct pool_lock *lock,
-                                        bool *merged)
+                                        enum progress *progress)
 {
     struct dex *self = merge->self;
     struct dex_table *table = self->table;
@@ -134,20 +198,13 @@ static enum pando_status merge_pages_co(const struct merge *merge, const struct 
     page_set_version(parent_image, page_version(parent_image) + 1);
     page_set_version(scratch->sibling, page_version(scratch->sibling) + 1);
     page_set_dead(scratch->sibling, dex_tenure(table, false));
-    struct dex_change change = {
-        .images = {scratch->page, parent_image, scratch->sibling}, .count = 3, .lock = lock};
-    status = dex_change_co(self, scratch, &change);
+    status = write_merged_co(merge, lock, progress);
     if (status != PANDO_OK)
         return status;
-    *merged = true;
-    /* In the parent's frame by hand: the latches of its children are held here. */
-    uint8_t *parent = frame_bytes(&table->frames, merge->parent);
-    page_remove(&table->layout, parent, merge->at + 1);
-    page_set_version(parent, page_version(parent_image));
     forget_right_co(merge);
-    dex_replace_co(self, merge->left, scratch->page);
-    frame_at(&table->frames, merge->left)->dirty = false;
-    frame_at(&table->frames, merge->left)->first = 0;
+    dex_relink_children_co(self, merge->left, scratch->page);
+    frame_at(&table->cache.frames, merge->left)->dirty = false;
+    frame_at(&table->cache.frames, merge->left)->first = 0;
     dex_count(&table->stats.merges);
     return PANDO_OK;
 }
@@ -156,17 +213,17 @@ static enum pando_status merge_pages_co(const struct merge *merge, const struct 
 static uint32_t latch_child_co(struct dex *self, uint32_t parent, uint32_t at)
 {
     struct dex_table *table = self->table;
-    uint64_t word = page_child(&table->layout, frame_bytes(&table->frames, parent), at);
-    uint32_t index = frame_swizzled(word) ? (uint32_t)word : frame_find(&table->frames, word);
+    uint64_t word = page_child(&table->layout, frame_bytes(&table->cache.frames, parent), at);
+    uint32_t index = frame_swizzled(word) ? (uint32_t)word : frame_find(&table->cache.frames, word);
 
     if (index == FRAME_NONE)
         return FRAME_NONE;
-    struct frame *frame = frame_at(&table->frames, index);
-    frame_latch_co(frame);
+    struct frame *frame = frame_at(&table->cache.frames, index);
+    frame_latch_co(&table->cache.frames, frame);
     uint8_t state = atomic_load_explicit(&frame->state, memory_order_relaxed);
     if (frame_swizzled(word) || (frame->address == word && state == FRAME_COOLING))
         return index;
-    frame_give(frame, false);
+    frame_give(frame);
     return FRAME_NONE;
 }
 
@@ -175,12 +232,13 @@ static enum pando_status merge_under_co(struct dex *self, uint32_t parent, uint3
                                         struct dex_scratch *scratch, bool *merged)
 {
     struct dex_table *table = self->table;
-    struct frames *frames = &table->frames;
+    struct frames *frames = &table->cache.frames;
     struct merge merge = {.self = self, .scratch = scratch, .parent = parent, .at = at};
+    enum progress progress = UNTOUCHED;
     struct pool_lock lock;
     bool locked = false;
 
-    enum pando_status status = dex_own_page_co(self, parent, scratch, &lock, &locked);
+    enum pando_status status = dex_lock_page_co(self, parent, scratch, &lock, &locked);
     if (status != PANDO_OK)
         return status;
     if (at + 1 >= page_pairs(frame_bytes(frames, parent)))
@@ -192,15 +250,21 @@ static enum pando_status merge_under_co(struct dex *self, uint32_t parent, uint3
     if (merge.right == FRAME_NONE)
         goto out_left;
     if (together(&merge))
-        status = merge_pages_co(&merge, locked ? &lock : NULL, merged);
+        status = merge_pages_co(&merge, locked ? &lock : NULL, &progress);
+    *merged = progress == MERGED;
     if (*merged)
         dex_frame_free(self, merge.right);
+    else if (progress == SEPARATED)
+        frame_give_changed(frame_at(frames, merge.right));
     else
-        frame_give(frame_at(frames, merge.right), false);
+        frame_give(frame_at(frames, merge.right));
 out_left:
-    frame_give(frame_at(frames, merge.left), *merged);
+    if (*merged)
+        frame_give_changed(frame_at(frames, merge.left));
+    else
+        frame_give(frame_at(frames, merge.left));
 out_unlock:
-    if (locked && !*merged && status != PANDO_UNKNOWN) {
+    if (locked && progress == UNTOUCHED && status != PANDO_UNKNOWN) {
         enum pando_status released = pool_unlock_co(self->base.session, &lock);
         status = released == PANDO_OK ? status : released;
     }
@@ -214,24 +278,23 @@ static enum pando_status shrink_root_co(struct dex *self, uint32_t root,
                                         struct dex_scratch *scratch)
 {
     struct dex_table *table = self->table;
-    struct frames *frames = &table->frames;
+    struct frames *frames = &table->cache.frames;
     uint8_t *bytes = frame_bytes(frames, root);
     struct frame *frame = frame_at(frames, root);
 
-    if (page_level(bytes) == 0 || page_pairs(bytes) != 1 || !dex_alone(self, root))
+    if (page_level(bytes) == 0 || page_pairs(bytes) != 1 || !dex_page_exclusive(self, root))
         return PANDO_OK;
     uint32_t child = latch_child_co(self, root, 0);
     if (child == FRAME_NONE)
         return PANDO_OK;
     struct frame *below = frame_at(frames, child);
     enum pando_status status = PANDO_OK;
-    bool near = fabric_address_node(below->address) == fabric_address_node(frame->address) &&
-                page_no_high(frame_bytes(frames, child)) &&
-                (page_level(frame_bytes(frames, child)) == 0 || dex_alone(self, child));
-    if (near)
+    bool last = page_no_high(frame_bytes(frames, child)) &&
+                (page_level(frame_bytes(frames, child)) == 0 || dex_page_exclusive(self, child));
+    if (last)
         status = logged_co(self, child);
-    if (!near || status != PANDO_OK) {
-        frame_give(below, false);
+    if (!last || status != PANDO_OK) {
+        frame_give(below);
         return status;
     }
     uint64_t version = page_version(bytes) + 1;
@@ -241,17 +304,18 @@ static enum pando_status shrink_root_co(struct dex *self, uint32_t root,
     page_set_version(scratch->image, version);
     page_set_version(scratch->sibling, page_version(scratch->sibling) + 1);
     page_set_dead(scratch->sibling, dex_tenure(table, false));
-    struct dex_change change = {.images = {scratch->image, scratch->sibling}, .count = 2};
-    status = dex_change_co(self, scratch, &change);
+    struct dex_page_write change = {
+        .images = {scratch->image, scratch->sibling}, .count = 2, .home = 0};
+    status = dex_write_pages_co(self, scratch, &change);
     if (status != PANDO_OK) {
-        frame_give(below, false);
+        frame_give(below);
         return status;
     }
     struct merge merge = {.self = self, .scratch = scratch, .right = child};
     forget_right_co(&merge);
     dex_frame_free(self, child);
     page_set_child(&table->layout, bytes, 0, 0); /* its frame is gone */
-    dex_replace_co(self, root, scratch->image);
+    dex_relink_children_co(self, root, scratch->image);
     atomic_store_explicit(&frame->end, 0, memory_order_relaxed);
     enum pando_status freed = dex_free_page_co(self, scratch->sibling);
     (void)freed;
@@ -264,16 +328,17 @@ static void fetch_neighbours_co(struct dex *self, const struct dex_target *targe
                                 struct dex_scratch *scratch)
 {
     struct dex_table *table = self->table;
-    const struct map *map = atomic_load_explicit(&table->map, memory_order_acquire);
-    const struct map_part *part = map_find(map, target->key);
+    const struct map *map = atomic_load_explicit(&table->owners.map, memory_order_acquire);
+    const struct map_partition *part = map_find(map, target->key);
     struct dex_target beside = {.level = target->level, .keep = true};
     struct dex_spot spot;
     struct slice high;
 
     if (dex_find_co(self, target, &spot) != PANDO_OK)
         return;
-    page_copy(scratch->page, frame_bytes(&table->frames, spot.frame), table->layout.page_bytes);
-    if (!frame_same(frame_at(&table->frames, spot.frame), spot.version))
+    page_copy(scratch->page, frame_bytes(&table->cache.frames, spot.frame),
+              table->layout.page_bytes);
+    if (!frame_same(frame_at(&table->cache.frames, spot.frame), spot.version))
         return;
     if (page_high(scratch->page, scratch->key, &high) &&
         (map_find(map, high) == part || !table->on.partitions)) {
@@ -295,12 +360,12 @@ static enum outcome merge_at_co(struct dex *self, const struct dex_spot *spot,
                                 const struct dex_target *target, struct dex_scratch *scratch)
 {
     struct dex_table *table = self->table;
-    uint8_t *bytes = frame_bytes(&table->frames, spot->parent);
+    uint8_t *bytes = frame_bytes(&table->cache.frames, spot->parent);
     uint32_t at = dex_child_index(table, bytes, target);
     bool root = spot->parent == table->root_frame, merged = false;
     enum pando_status status = PANDO_OK;
 
-    if (underfull(&table->layout, frame_bytes(&table->frames, spot->frame))) {
+    if (underfull(&table->layout, frame_bytes(&table->cache.frames, spot->frame))) {
         status = merge_under_co(self, spot->parent, at, scratch, &merged);
         if (status == PANDO_OK && !merged && at > 0)
             status = merge_under_co(self, spot->parent, at - 1, scratch, &merged);
@@ -318,8 +383,8 @@ static enum outcome merge_at_co(struct dex *self, const struct dex_spot *spot,
     return !root && underfull(&table->layout, bytes) ? MERGED_NARROW : MERGED_ENOUGH;
 }
 
-static enum outcome try_co(struct dex *self, const struct dex_target *target,
-                           struct dex_scratch *scratch)
+static enum outcome try_merge_co(struct dex *self, const struct dex_target *target,
+                                 struct dex_scratch *scratch)
 {
     struct dex_table *table = self->table;
     struct dex_spot spot;
@@ -327,11 +392,11 @@ static enum outcome try_co(struct dex *self, const struct dex_target *target,
     fetch_neighbours_co(self, target, scratch);
     if (dex_find_co(self, target, &spot) != PANDO_OK || spot.parent == FRAME_NONE)
         return NOTHING;
-    struct frame *parent = frame_at(&table->frames, spot.parent);
+    struct frame *parent = frame_at(&table->cache.frames, spot.parent);
     if (!frame_take(parent, spot.parent_version))
         return BUSY;
     enum outcome outcome = merge_at_co(self, &spot, target, scratch);
-    frame_give(parent, true);
+    frame_give_changed(parent);
     return outcome;
 }
 
@@ -351,7 +416,7 @@ void dex_merge_co(struct dex *self, struct slice key, uint8_t level)
     if (scratch == NULL)
         return; /* a later deletion does it */
     for (int tries = 0; tries < TRIES_MAX; tries++) {
-        enum outcome outcome = try_co(self, &target, scratch);
+        enum outcome outcome = try_merge_co(self, &target, scratch);
         if (outcome == MERGED_NARROW) {
             target.level++;
             tries = 0;

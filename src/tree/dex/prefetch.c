@@ -3,7 +3,7 @@
  * that those that are not cached are READ at the same time. They wait in the cooling map: the scan makes
  * them hot, or they go.
  */
-#include "tree/dex/dex_int.h"
+#include "tree/dex/tree.h"
 
 enum { AHEAD_MAX = 8, SCRATCH_PAGES = 4 };
 
@@ -11,18 +11,16 @@ struct ahead {
     uint32_t frame;
     fabric_address address;
     uint8_t *page;
-    struct fabric_op op;
-    struct fabric_list list;
 };
 
 struct fetch {
     struct dex *self;
     const struct dex_spot *spot;
     const struct map *map;
-    const struct map_part *part;
+    const struct map_partition *part;
     struct ahead leaves[AHEAD_MAX];
+    struct pool_read reads[AHEAD_MAX];
     unsigned count;
-    uint64_t posted_ns;
     struct dex_scratch *scratch[AHEAD_MAX / SCRATCH_PAGES];
 };
 
@@ -31,7 +29,7 @@ struct fetch {
 static bool candidate(const struct fetch *fetch, uint32_t at, uint64_t *word)
 {
     struct dex_table *table = fetch->self->table;
-    const uint8_t *parent = frame_bytes(&table->frames, fetch->spot->parent);
+    const uint8_t *parent = frame_bytes(&table->cache.frames, fetch->spot->parent);
     uint8_t key[PAGE_KEY_ROOM];
     struct slice end;
 
@@ -39,7 +37,7 @@ static bool candidate(const struct fetch *fetch, uint32_t at, uint64_t *word)
         return false;
     *word = page_child(&table->layout, parent, at);
     bool ours = map_find(fetch->map, page_key(&table->layout, parent, at, key)) == fetch->part;
-    if (ours && map_part_high(fetch->map, fetch->part, &end)) {
+    if (ours && map_partition_high(fetch->map, fetch->part, &end)) {
         uint8_t high[PAGE_KEY_ROOM];
         struct slice next;
         bool ends = at + 1 < page_pairs(parent);
@@ -49,8 +47,8 @@ static bool candidate(const struct fetch *fetch, uint32_t at, uint64_t *word)
             ends = page_high(parent, high, &next);
         ours = ends && slice_compare(next, end) <= 0;
     }
-    return ours &&
-           frame_same(frame_at(&table->frames, fetch->spot->parent), fetch->spot->parent_version);
+    return ours && frame_same(frame_at(&table->cache.frames, fetch->spot->parent),
+                              fetch->spot->parent_version);
 }
 
 /* READs go to memory of this task's own: others may look at a frame whenever they like, if only to find
@@ -72,26 +70,26 @@ static bool begin_co(struct fetch *fetch, fabric_address address)
 {
     struct dex *self = fetch->self;
     struct dex_table *table = self->table;
-    struct frame *parent = frame_at(&table->frames, fetch->spot->parent);
+    struct frame *parent = frame_at(&table->cache.frames, fetch->spot->parent);
     struct ahead *leaf = &fetch->leaves[fetch->count];
 
     *leaf = (struct ahead){.address = address, .page = room_for(fetch, fetch->count)};
-    if (leaf->page == NULL || fabric_address_node(address) >= pool_nodes(table->pool) ||
+    if (leaf->page == NULL || pool_bank(address) >= pool_banks(table->pool) ||
         !dex_frame_try_co(self, &leaf->frame))
         return false;
-    struct frame *frame = frame_at(&table->frames, leaf->frame);
+    struct frame *frame = frame_at(&table->cache.frames, leaf->frame);
     frame->address = address;
     frame->parent = FRAME_NONE;
-    frame->epoch = dex_epoch(table);
+    frame->epoch = owners_epoch(&table->owners);
     atomic_store_explicit(&frame->state, FRAME_BUSY, memory_order_relaxed);
     bool used = frame_take(parent, fetch->spot->parent_version);
     if (used) {
         atomic_fetch_add(&parent->users, 1);
-        frame_give(parent, false);
+        frame_give(parent);
     }
-    if (!used || !frame_enter(&table->frames, leaf->frame)) {
+    if (!used || !frame_enter(&table->cache.frames, leaf->frame)) {
         if (used)
-            atomic_fetch_sub(&parent->users, 1);
+            dex_frame_unuse(table, parent);
         dex_frame_free(self, leaf->frame);
         return used; /* another has it: go on */
     }
@@ -101,31 +99,33 @@ static bool begin_co(struct fetch *fetch, fabric_address address)
 }
 
 /* What was READ too long ago is not kept: the scan reads it again when it comes to it. */
-static bool to_be_kept(const struct fetch *fetch, const struct ahead *leaf)
+static bool to_be_kept(const struct fetch *fetch, const struct ahead *leaf,
+                       const struct pool_read *read)
 {
     const struct dex_table *table = fetch->self->table;
     uint8_t key[PAGE_KEY_ROOM];
-    return pool_recent(fetch->posted_ns) && page_check(&table->layout, leaf->address, leaf->page) &&
-           page_level(leaf->page) == 0 && !page_dead(leaf->page) &&
-           map_find(fetch->map, page_low(leaf->page, key)) == fetch->part;
+    return read->status == PANDO_OK && read->recent &&
+           page_check(&table->layout, leaf->address, leaf->page) && page_level(leaf->page) == 0 &&
+           !page_dead(leaf->page) && map_find(fetch->map, page_low(leaf->page, key)) == fetch->part;
 }
 
-static void finish(struct fetch *fetch, struct ahead *leaf, enum pando_status status)
+static void finish(struct fetch *fetch, struct ahead *leaf, const struct pool_read *read)
 {
     struct dex *self = fetch->self;
     struct dex_table *table = self->table;
-    struct frame *frame = frame_at(&table->frames, leaf->frame);
+    struct frame *frame = frame_at(&table->cache.frames, leaf->frame);
 
-    if (status == PANDO_OK && to_be_kept(fetch, leaf)) {
-        page_copy(frame_bytes(&table->frames, leaf->frame), leaf->page, table->layout.page_bytes);
+    if (to_be_kept(fetch, leaf, read)) {
+        page_copy(frame_bytes(&table->cache.frames, leaf->frame), leaf->page,
+                  table->layout.page_bytes);
         atomic_store_explicit(&frame->state, FRAME_COOLING, memory_order_relaxed);
-        frame_give(frame, true);
-        dex_let_go(self, cooling_add(&table->cooling, leaf->address, leaf->frame));
+        frame_give_changed(frame);
+        dex_evict_if_idle(self, cooling_add(&table->cache.cooling, leaf->address, leaf->frame));
     } else {
-        frame_remove(&table->frames, leaf->frame);
+        frame_remove(&table->cache.frames, leaf->frame);
         dex_frame_free(self, leaf->frame);
     }
-    atomic_fetch_sub(&frame_at(&table->frames, fetch->spot->parent)->users, 1);
+    dex_frame_unuse(table, frame_at(&table->cache.frames, fetch->spot->parent));
 }
 
 /* The leaf that the scan is at, among its parent's. */
@@ -139,41 +139,38 @@ static uint32_t place_of(const struct dex_table *table, const uint8_t *parent, s
     return before && begins ? at - 1 : at;
 }
 
-void dex_prefetch_co(struct dex *self, const struct dex_guard *guard, const struct dex_spot *spot,
-                     struct slice key, bool before, unsigned leaves)
+void dex_prefetch_co(struct dex *self, const struct owners_guard *guard,
+                     const struct dex_spot *spot, struct slice key, bool before, unsigned leaves)
 {
     struct dex_table *table = self->table;
     struct fetch fetch = {.self = self, .spot = spot, .map = guard->map, .part = guard->part};
     uint64_t word;
 
-    if (spot->parent == FRAME_NONE || spot->pushed || !table->on.prefetch)
+    if (spot->parent == FRAME_NONE || spot->pushed_down || !table->on.prefetch)
         return;
     leaves = leaves < AHEAD_MAX ? leaves : AHEAD_MAX;
-    uint32_t at = place_of(table, frame_bytes(&table->frames, spot->parent), key, before);
+    uint32_t at = place_of(table, frame_bytes(&table->cache.frames, spot->parent), key, before);
     for (unsigned i = 1; i <= leaves && candidate(&fetch, before ? at - i : at + i, &word); i++) {
         bool hot = frame_swizzled(word),
-             cached = hot || frame_find(&table->frames, word) != FRAME_NONE;
+             cached = hot || frame_find(&table->cache.frames, word) != FRAME_NONE;
         if (hot)
-            frame_prefetch(&table->frames, (uint32_t)word);
+            frame_prefetch(&table->cache.frames, (uint32_t)word);
         /* While the next one is there, those behind it can wait, to be READ together. */
         if (cached ? i == 1 : !begin_co(&fetch, word))
             break;
     }
-    fetch.posted_ns = rt_coarse_ns();
-    /* One that is alone is not faster this way than when the scan comes to it, but no slower. */
+    /* One that is alone is not faster this way than when the scan comes to it, but no slower. Why one failed
+     * the scan finds out when it comes to it. */
     for (unsigned i = 0; i < fetch.count; i++) {
-        struct ahead *leaf = &fetch.leaves[i];
-        uint16_t node = fabric_address_node(leaf->address);
-        leaf->op =
-            fabric_read(fabric_address_offset(leaf->address), leaf->page, table->layout.page_bytes);
-        leaf->list = (struct fabric_list){.ops = &leaf->op, .count = 1};
-        if (pool_node_usable(table->pool, node))
-            fabric_post(pool_endpoint(self->base.session, node), &leaf->list);
-        else
-            leaf->list.status = PANDO_BROKEN; /* the scan finds out when it comes to it */
+        fetch.reads[i].address = fetch.leaves[i].address;
+        fetch.reads[i].to = fetch.leaves[i].page;
+        fetch.reads[i].size = table->layout.page_bytes;
     }
-    for (unsigned i = 0; i < fetch.count; i++)
-        finish(&fetch, &fetch.leaves[i], fabric_wait_co(&fetch.leaves[i].list));
+    pool_reads_begin(self->base.session, fetch.reads, fetch.count);
+    for (unsigned i = 0; i < fetch.count; i++) {
+        pool_reads_wait_co(self->base.session, &fetch.reads[i], 1);
+        finish(&fetch, &fetch.leaves[i], &fetch.reads[i]);
+    }
     for (unsigned i = 0; i < sizeof(fetch.scratch) / sizeof(fetch.scratch[0]); i++) {
         if (fetch.scratch[i] != NULL)
             dex_scratch_give(self, fetch.scratch[i]);

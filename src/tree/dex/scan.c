@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tree/dex/dex_int.h"
+#include "tree/dex/tree.h"
 
-enum { TRIES_MAX = 100000, LEAVES_PER_TURN = 64 };
+enum { LEAVES_PER_TURN = 64 };
 
 struct scan {
     struct dex *self;
@@ -32,21 +32,23 @@ enum pando_status dex_local_leaf_co(struct dex *self, struct slice key, bool bef
     return dex_scan_leaf_co(self, NULL, key, before, scratch, 0);
 }
 
-enum pando_status dex_scan_leaf_co(struct dex *self, const struct dex_guard *guard,
+enum pando_status dex_scan_leaf_co(struct dex *self, const struct owners_guard *guard,
                                    struct slice key, bool before, struct dex_scratch *scratch,
                                    unsigned more)
 {
     struct dex_table *table = self->table;
     struct dex_target target = {.key = key, .before = before};
+    struct dex_tries tries = {0};
     struct dex_spot spot;
 
-    dex_did(self, 1);
-    for (int tries = 0; tries < TRIES_MAX; tries++) {
+    owners_count_operations(&self->owners, 1);
+    do {
         enum pando_status status = dex_find_co(self, &target, &spot);
         if (status != PANDO_OK)
             return status;
-        struct frame *frame = frame_at(&table->frames, spot.frame);
-        page_copy(scratch->page, frame_bytes(&table->frames, spot.frame), table->layout.page_bytes);
+        struct frame *frame = frame_at(&table->cache.frames, spot.frame);
+        page_copy(scratch->page, frame_bytes(&table->cache.frames, spot.frame),
+                  table->layout.page_bytes);
         uint64_t end = atomic_load_explicit(&frame->end, memory_order_relaxed);
         if (spot.private)
             status = dex_private_end_co(self, spot.frame);
@@ -54,18 +56,12 @@ enum pando_status dex_scan_leaf_co(struct dex *self, const struct dex_guard *gua
             continue;
         if (more > 0 && status == PANDO_OK)
             dex_prefetch_co(self, guard, &spot, key, before, more);
-        return status == PANDO_OK ? dex_settle_co(self, end) : status;
-    }
+        return status == PANDO_OK ? dex_await_durable_co(self, end) : status;
+    } while (dex_try_again_co(self, &tries));
     return PANDO_TIMEOUT;
 }
 
 /* ---- leaves ---------------------------------------------------------------------------------- */
-
-const struct map_part *dex_part_of(const struct map *map, struct slice key, bool before)
-{
-    const struct map_part *part = map_find(map, key);
-    return before && part > map->parts && slice_equal(part->low, key) ? part - 1 : part;
-}
 
 /* How many leaves there will be after this one, about; if that is not known, as many as there were. */
 static unsigned leaves_ahead(const struct scan *scan)
@@ -76,32 +72,48 @@ static unsigned leaves_ahead(const struct scan *scan)
     return pairs == 0 ? 0 : (unsigned)(scan->left / pairs);
 }
 
+/* Pairs of one owner's leaves from the key on, into scratch->page as a page of its own. */
+static enum pando_status forward_leaf_co(struct dex *self, uint64_t owner, struct slice key,
+                                         bool before, struct dex_scratch *scratch)
+{
+    const struct page_layout *layout = &self->table->layout;
+    uint32_t size;
+    enum pando_status status = owners_forward_leaf_co(&self->owners, owner, key, before,
+                                                      scratch->page, layout->page_bytes, &size);
+    if (status != PANDO_OK)
+        return status;
+    if (size != layout->page_bytes ||
+        !page_check(layout, page_address(scratch->page), scratch->page))
+        return PANDO_CORRUPT;
+    return PANDO_OK;
+}
+
 static enum pando_status leaf_once_co(struct scan *scan, bool before)
 {
     struct dex *self = scan->self;
-    struct dex_guard guard;
+    struct owners_guard guard;
     uint64_t owner;
 
-    dex_enter(self, scan->at, &guard);
+    owners_enter(&self->owners, scan->at, &guard);
     guard.part = scan->from_end ? &guard.map->parts[guard.map->count - 1]
-                                : dex_part_of(guard.map, scan->at, before);
+                                : map_partition_of(guard.map, scan->at, before);
     uint8_t key[PAGE_KEY_ROOM];
     struct slice low = guard.part->low;
-    if (dex_mine(self->table, guard.part)) {
+    if (owners_mine(&self->table->owners, guard.part)) {
         enum pando_status status =
             dex_scan_leaf_co(self, &guard, scan->at, before, scan->scratch, leaves_ahead(scan));
-        dex_leave(self, &guard);
+        owners_leave(&self->owners, &guard);
         return status;
     }
     memcpy(key, low.data, low.size);
     low.data = key;
-    dex_leave(self, &guard);
-    enum pando_status status = dex_claim_co(self, before ? low : scan->at, &owner);
+    owners_leave(&self->owners, &guard);
+    enum pando_status status = owners_claim_co(&self->owners, before ? low : scan->at, &owner);
     if (status != PANDO_OK)
         return status;
-    return owner == dex_self(self->table)
+    return owner == owners_self(&self->table->owners)
                ? PANDO_AGAIN
-               : dex_forward_leaf_co(self, owner, scan->at, before, scan->scratch);
+               : forward_leaf_co(self, owner, scan->at, before, scan->scratch);
 }
 
 static enum pando_status leaf_co(struct scan *scan, bool before)
@@ -118,12 +130,14 @@ static enum pando_status leaf_co(struct scan *scan, bool before)
 
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
-/* STALE: the blob was freed since the leaf was read, or that was too long ago to rely on (R22). */
+/* STALE: the blob was freed since the leaf was read, or that was too long ago to rely on
+ * (rule stale-read-limit). */
 static enum pando_status value_co(struct scan *scan, uint32_t index, struct slice key,
                                   struct slice *value)
 {
     const struct page_layout *layout = &scan->self->table->layout;
     uint16_t table = scan->self->table->id;
+    uint64_t most = scan->range->values == ENGINE_SCAN_SHORT ? ENGINE_SHORT_MAX : ENGINE_VALUE_MAX;
     blob_ref ref;
     bool blob;
 
@@ -140,9 +154,14 @@ static enum pando_status value_co(struct scan *scan, uint32_t index, struct slic
         return PANDO_STALE;
     memcpy(&ref, scan->scratch->value, sizeof(ref));
     struct pool_session *session = scan->self->base.session;
-    enum pando_status status = scan->range->values == ENGINE_SCAN_GLANCE
-                                   ? blob_glance_co(session, table, key, ref, &scan->value, value)
-                                   : blob_fetch_co(session, table, key, ref, &scan->value, value);
+    enum pando_status status =
+        scan->range->values == ENGINE_SCAN_GLANCE
+            ? blob_glance_co(session, table, key, ref, &scan->value, value)
+        : scan->range->values == ENGINE_SCAN_FRONTS
+            ? blob_front_co(session, table, key, ref, &scan->value, value)
+            : blob_fetch_co(session, table, key, ref, most, &scan->value, value);
+    if (status == PANDO_RANGE)
+        return PANDO_OK; /* the size alone */
     return status == PANDO_STALE ? blob_missing(table, ref, &scan->missing) : status;
 }
 

@@ -1,15 +1,21 @@
 /*
- * split.c - pages in two, and parents told. Every step is written through (R36).
+ * split.c - pages in two, and completing splits. Every step is written through
+ * (rule structure-write-through).
  *
  *   1  the right half is written to a fresh block, the page becomes its left half, with the right one
- *      as its sibling: one list under an intent (a death before it leaves an unused block)
- *   2  the parent gets the separator; a death before that is mended by whoever is led to the left half
- *      with a key of the right one, which is the very same step (dex_mend_co)
+ *      as its sibling: one list under an intent, or three if they lie on two memory nodes (pages.c). A
+ *      death before the intent is there leaves a block that is still held: the sweep takes it back
+ *   2  the parent gets the separator; a death before that is made good by whoever is led to the left half
+ *      with a key of the right one, which is the very same step (dex_complete_split_co). The key that a page is split
+ *      for is led there next if it is the right half's. Else it is done at once: where keys only ever fall
+ *      nobody would come for a long time, and then find one half behind the other
  *
  * The root stays where it is: its pairs go to two fresh pages, and it gets these as its children.
  */
+#include <string.h>
+
 #include "base/assert.h"
-#include "tree/dex/dex_int.h"
+#include "tree/dex/tree.h"
 
 static enum pando_status unlock_with(struct dex *self, const struct pool_lock *lock, bool locked,
                                      enum pando_status status)
@@ -24,34 +30,58 @@ static enum pando_status unlock_with(struct dex *self, const struct pool_lock *l
 static void make_dead_co(struct dex *self, uint32_t index, struct dex_scratch *scratch)
 {
     struct dex_table *table = self->table;
-    const uint8_t *bytes = frame_bytes(&table->frames, index);
+    const uint8_t *bytes = frame_bytes(&table->cache.frames, index);
     uint8_t low[PAGE_KEY_ROOM];
     /* By its low fence its parent finds it when it is evicted. */
-    struct page_header gone = {.address = frame_at(&table->frames, index)->address,
+    struct page_header gone = {.address = frame_at(&table->cache.frames, index)->address,
                                .level = page_level(bytes),
                                .low = page_low(bytes, low),
                                .no_high = true};
     page_init(&table->layout, &gone, scratch->other);
     page_set_dead(scratch->other, dex_tenure(table, false));
-    dex_replace_co(self, index, scratch->other);
+    dex_relink_children_co(self, index, scratch->other);
 }
 
-enum pando_status dex_own_page_co(struct dex *self, uint32_t index, struct dex_scratch *scratch,
-                                  struct pool_lock *lock, bool *locked)
+bool dex_page_exclusive(const struct dex *self, uint32_t frame)
+{
+    const struct dex_table *table = self->table;
+    const uint8_t *bytes = frame_bytes(&table->cache.frames, frame);
+    uint64_t read = frame_at(&table->cache.frames, frame)->epoch;
+    const struct map *map = owners_map(&table->owners);
+    uint8_t low[PAGE_KEY_ROOM], high[PAGE_KEY_ROOM];
+    uint64_t me = owners_self(&table->owners);
+    struct slice end;
+    bool bounded = page_high(bytes, high, &end);
+
+    if (!table->on.partition)
+        return page_level(bytes) == 0;
+    for (const struct map_partition *part = map_find(map, page_low(bytes, low));
+         part < map->parts + map->count; part++) {
+        if (bounded && slice_compare(part->low, end) >= 0)
+            break;
+        /* What is being given away may have another writer before the operation that asks has ended. */
+        if (part->frozen || (part->owner != me && part->taker != me) || part->epoch > read)
+            return false;
+    }
+    return true;
+}
+
+enum pando_status dex_lock_page_co(struct dex *self, uint32_t index, struct dex_scratch *scratch,
+                                   struct pool_lock *lock, bool *locked)
 {
     struct dex_table *table = self->table;
-    struct frame *frame = frame_at(&table->frames, index);
-    uint8_t *bytes = frame_bytes(&table->frames, index);
+    struct frame *frame = frame_at(&table->cache.frames, index);
+    uint8_t *bytes = frame_bytes(&table->cache.frames, index);
 
     *locked = false;
     /* A leaf has one owner, and that is who asks. */
-    if (page_level(bytes) == 0 || dex_alone(self, index))
+    if (page_level(bytes) == 0 || dex_page_exclusive(self, index))
         return PANDO_OK;
     enum pando_status status =
         pool_lock_co(self->base.session, pool_lock_for(table->pool, frame->address), lock);
     if (status != PANDO_OK)
         return status;
-    uint64_t epoch = dex_epoch(table);
+    uint64_t epoch = owners_epoch(&table->owners);
     status = dex_read_co(self, frame->address, scratch->other);
     if (status == PANDO_OK && page_version(scratch->other) == page_version(bytes) &&
         !page_dead(scratch->other)) {
@@ -69,28 +99,60 @@ enum pando_status dex_own_page_co(struct dex *self, uint32_t index, struct dex_s
     if (status != PANDO_OK)
         return status == PANDO_STALE ? PANDO_CORRUPT : status;
     dex_count(&table->stats.repairs);
-    dex_replace_co(self, index, scratch->other);
+    dex_relink_children_co(self, index, scratch->other);
     frame->epoch = epoch;
     return PANDO_STALE;
 }
 
-/* ---- telling a parent ------------------------------------------------------------------------ */
+/* ---- completing a split ---------------------------------------------------------------------- */
 
-/* R25: an inner page that others change, too, is read again; the frame may even be of a page that was
- * there before. Its latch is held. */
+/* separator-recheck (R25): an inner page that others change, too, is read again; the frame may even
+ * be of a page that was there before. Its latch is held. */
 static enum pando_status refresh_co(struct dex *self, uint32_t index, uint8_t *bytes)
 {
     struct dex_table *table = self->table;
-    struct frame *frame = frame_at(&table->frames, index);
-    uint64_t epoch = dex_epoch(table);
+    struct frame *frame = frame_at(&table->cache.frames, index);
+    uint64_t epoch = owners_epoch(&table->owners);
     enum pando_status status = dex_read_co(self, frame->address, bytes);
 
     if (status == PANDO_OK &&
-        page_version(bytes) != page_version(frame_bytes(&table->frames, index)))
-        dex_replace_co(self, index, bytes);
+        page_version(bytes) != page_version(frame_bytes(&table->cache.frames, index)))
+        dex_relink_children_co(self, index, bytes);
     if (status == PANDO_OK)
         frame->epoch = epoch;
     return status;
+}
+
+bool dex_renew_co(struct dex *self, uint32_t index, uint64_t version)
+{
+    struct dex_table *table = self->table;
+    struct frame *frame = frame_at(&table->cache.frames, index);
+
+    if (!atomic_load_explicit(&frame->orphan, memory_order_relaxed))
+        return false;
+    struct dex_scratch *scratch = dex_scratch_take(self);
+    if (scratch == NULL)
+        return false;
+    bool done = frame_take(frame, version);
+    if (done) {
+        uint8_t level = page_level(frame_bytes(&table->cache.frames, index));
+        uint64_t epoch = owners_epoch(&table->owners);
+        enum pando_status status = dex_read_co(self, frame->address, scratch->other);
+        if (status == PANDO_OK && page_level(scratch->other) == level) {
+            dex_relink_children_co(self, index, scratch->other);
+            frame->epoch = epoch;
+        } else if (status == PANDO_OK || status == PANDO_STALE) {
+            make_dead_co(self, index, scratch);
+        } else {
+            done = false; /* as it is, it still leads to the pages below it */
+        }
+        if (done)
+            frame_give_changed(frame);
+        else
+            frame_give(frame);
+    }
+    dex_scratch_give(self, scratch);
+    return done;
 }
 
 /* The child's page as it is: from its frame or from the pool. CORRUPT: there is none, although a current
@@ -98,24 +160,27 @@ static enum pando_status refresh_co(struct dex *self, uint32_t index, uint8_t *b
 static enum pando_status child_page_co(struct dex *self, uint64_t word, uint8_t *bytes)
 {
     struct dex_table *table = self->table;
-    uint32_t index = frame_swizzled(word) ? (uint32_t)word : frame_find(&table->frames, word);
+    uint32_t index = frame_swizzled(word) ? (uint32_t)word : frame_find(&table->cache.frames, word);
 
     if (index == FRAME_NONE) {
         enum pando_status status = dex_read_co(self, word, bytes);
         return status == PANDO_STALE ? PANDO_CORRUPT : status;
     }
-    struct frame *frame = frame_at(&table->frames, index);
-    const uint8_t *cached = frame_bytes(&table->frames, index);
+    struct frame *frame = frame_at(&table->cache.frames, index);
+    const uint8_t *cached = frame_bytes(&table->cache.frames, index);
     enum pando_status status = PANDO_OK;
-    frame_latch_co(frame);
+    frame_latch_co(&table->cache.frames, frame);
     bool same = frame_swizzled(word) || frame->address == word;
-    /* One that was found gone may have been mended since. */
-    bool shared = same && page_level(cached) > 0 && (page_dead(cached) || !dex_alone(self, index));
-    if (shared)
+    /* One that was found gone may have been completed since. */
+    bool shared =
+        same && page_level(cached) > 0 && (page_dead(cached) || !dex_page_exclusive(self, index));
+    if (shared) {
         status = refresh_co(self, index, bytes);
-    else
+        frame_give_changed(frame);
+    } else {
         page_copy(bytes, cached, table->layout.page_bytes);
-    frame_give(frame, shared);
+        frame_give(frame);
+    }
     if (status == PANDO_STALE)
         return PANDO_CORRUPT;
     return same ? status : PANDO_AGAIN;
@@ -131,7 +196,7 @@ static enum pando_status insert_separator_co(struct dex *self, uint32_t index,
 {
     struct dex_table *table = self->table;
     const struct page_layout *layout = &table->layout;
-    uint8_t *bytes = frame_bytes(&table->frames, index);
+    uint8_t *bytes = frame_bytes(&table->cache.frames, index);
     uint32_t at = dex_child_index(table, bytes, target);
     struct slice high;
 
@@ -156,40 +221,40 @@ static enum pando_status insert_separator_co(struct dex *self, uint32_t index,
         bool fits = page_insert(layout, scratch->image, at + 1, &pair);
         pando_assert(fits);
     }
-    struct dex_change change = {.images = {scratch->image}, .count = 1, .lock = lock};
-    status = dex_change_co(self, scratch, &change);
+    struct dex_page_write change = {.images = {scratch->image}, .count = 1, .lock = lock};
+    status = dex_write_pages_co(self, scratch, &change);
     if (status == PANDO_OK)
-        dex_replace_co(self, index, scratch->image);
+        dex_relink_children_co(self, index, scratch->image);
     return status;
 }
 
-enum pando_status dex_mend_co(struct dex *self, struct dex_spot *spot,
-                              const struct dex_target *target)
+enum pando_status dex_complete_split_co(struct dex *self, struct dex_spot *spot,
+                                        const struct dex_target *target)
 {
     struct dex_table *table = self->table;
     uint32_t index = spot->frame;
-    struct frame *frame = frame_at(&table->frames, index);
+    struct frame *frame = frame_at(&table->cache.frames, index);
     struct dex_scratch *scratch = dex_scratch_take(self);
     struct pool_lock lock;
     bool locked = false, told = false;
 
     if (scratch == NULL)
         return PANDO_NO_MEMORY;
-    frame_latch_co(frame);
-    uint8_t level = page_level(frame_bytes(&table->frames, index));
+    frame_latch_co(&table->cache.frames, frame);
+    uint8_t level = page_level(frame_bytes(&table->cache.frames, index));
     enum pando_status status = PANDO_OK;
     /* It may have become another page's frame, or another's key, while it was waited for. */
     bool same = (atomic_load_explicit(&frame->state, memory_order_relaxed) == FRAME_HOT) &&
                 level > target->level &&
-                dex_covers(frame_bytes(&table->frames, index), level, target);
+                dex_covers(frame_bytes(&table->cache.frames, index), level, target);
     if (same) {
-        status = dex_own_page_co(self, index, scratch, &lock, &locked);
+        status = dex_lock_page_co(self, index, scratch, &lock, &locked);
         if (status == PANDO_CORRUPT) {
             spot->suspect = frame->address;
             spot->suspect_level = level;
         }
     } else if (index == table->root_frame && level > target->level &&
-               !page_dead(frame_bytes(&table->frames, index))) {
+               !page_dead(frame_bytes(&table->cache.frames, index))) {
         status = PANDO_CORRUPT; /* the root has all keys */
     }
     if (same && status == PANDO_OK) {
@@ -199,8 +264,8 @@ enum pando_status dex_mend_co(struct dex *self, struct dex_spot *spot,
             status = unlock_with(self, &lock, locked, status);
     }
     uint8_t low[PAGE_KEY_ROOM];
-    struct slice inside = page_low(frame_bytes(&table->frames, index), low);
-    frame_give(frame, true);
+    struct slice inside = page_low(frame_bytes(&table->cache.frames, index), low);
+    frame_give_changed(frame);
     dex_scratch_give(self, scratch);
     if (status == PANDO_FULL)
         return dex_split_co(self, inside, level);
@@ -222,11 +287,14 @@ static struct cut choose_cut(const struct page_layout *layout, const uint8_t *by
     uint32_t pairs = page_pairs(bytes);
     struct slice last = page_key(layout, bytes, pairs - 1, scratch->key);
 
-    /* Keys that only ever rise fill their pages. */
+    /* Keys that only ever rise fill their pages. (Of an inner page the last child goes: it is the one that is
+     * split next, and those that come after it then lie where their parent does.) */
     if (page_no_high(bytes) && page_level(bytes) == 0 && slice_compare(last, key) < 0 &&
         page_used(layout, bytes) <=
             page_space(layout, 0, page_low(bytes, scratch->key2).size, key.size))
         return (struct cut){pairs, key};
+    if (page_no_high(bytes) && page_level(bytes) > 0 && slice_compare(last, key) <= 0)
+        return (struct cut){pairs - 1, last};
     struct cut cut = {.keep = page_split_point(layout, bytes)};
     cut.key = page_key(layout, bytes, cut.keep, scratch->key);
     if (page_level(bytes) > 0 || layout->key_size != 0)
@@ -267,11 +335,6 @@ static void build_halves(struct dex *self, struct dex_scratch *scratch, const st
     pando_assert(fits);
 }
 
-static bool one_intent(const struct dex_table *table, unsigned pages)
-{
-    return pages * (table->layout.page_bytes + 64u) + 64u <= POOL_INTENT_BYTES;
-}
-
 /* A fresh block that nobody was told of goes back. */
 static void unalloc_co(struct dex *self, const struct page_header *header)
 {
@@ -284,10 +347,12 @@ static void unalloc_co(struct dex *self, const struct page_header *header)
 }
 
 /* Whether the parent has room for the separator of what is to be split. If it had not, and no memory were
- * left for splitting it, nobody would find the other half. If somebody is at the parent, it is not known. */
-static bool parent_has_room(struct dex *self, const struct dex_spot *spot, const struct cut *cut)
+ * left for splitting it, nobody would find the other half. If somebody is at the parent, it is not known. Also
+ * tells where new pages below the parent go, if that is known. */
+static bool parent_has_room(struct dex *self, const struct dex_spot *spot, const struct cut *cut,
+                            uint16_t *node)
 {
-    const struct frames *frames = &self->table->frames;
+    const struct frames *frames = &self->table->cache.frames;
     const uint8_t *bytes = frame_bytes(frames, spot->parent);
     struct frame *parent = frame_at(frames, spot->parent);
 
@@ -295,7 +360,8 @@ static bool parent_has_room(struct dex *self, const struct dex_spot *spot, const
         return true;
     bool room = page_pairs(bytes) < 2 || page_room(&self->table->layout, bytes, UINT32_MAX,
                                                    cut->key.size, sizeof(fabric_address));
-    frame_give(parent, false);
+    *node = dex_place_below(parent);
+    frame_give(parent);
     return room;
 }
 
@@ -307,41 +373,42 @@ static enum pando_status split_page_co(struct dex *self, const struct dex_spot *
 {
     struct dex_table *table = self->table;
     uint32_t index = spot->frame;
-    struct frame *frame = frame_at(&table->frames, index);
+    struct frame *frame = frame_at(&table->cache.frames, index);
     struct page_header right = {0};
-    uint16_t node = fabric_address_node(frame->address);
+    struct dex_place place = {.below_parent = pool_bank(frame->address)};
+    uint8_t level = page_level(scratch->image);
     struct cut cut = choose_cut(&table->layout, scratch->image, key, scratch);
 
-    *parent_first = !parent_has_room(self, spot, &cut);
+    *parent_first = !parent_has_room(self, spot, &cut, &place.below_parent);
     if (*parent_first)
         return PANDO_STALE;
-    enum pando_status status = dex_alloc_half_co(self, node, page_level(scratch->image), &right);
-    if (status == PANDO_OK && table->log != NULL)
-        status = dex_log_wait_co(table->log, self->base.session, atomic_load(&frame->end));
+    dex_place_half(self, index, key, &place);
+    enum pando_status status = dex_alloc_half_co(self, place.right, level, &right);
+    if (status == PANDO_OK && table->redo.log != NULL)
+        status = dex_log_wait_co(table->redo.log, self->base.session, atomic_load(&frame->end));
     if (status != PANDO_OK) {
         unalloc_co(self, &right);
         return status;
     }
     build_halves(self, scratch, &cut, &right);
-    struct dex_change change = {
-        .images = {scratch->sibling, scratch->page}, .count = 2, .lock = lock};
-    if (fabric_address_node(right.address) != node || !one_intent(table, 2)) {
-        struct dex_change first = {.images = {scratch->sibling}, .count = 1, .plain = true};
-        status = dex_change_co(self, scratch, &first);
-        change = (struct dex_change){.images = {scratch->page}, .count = 1, .lock = lock};
-    }
-    bool cached_only = !table->on.through && lock == NULL; /* broken on purpose (R36) */
-    if (status == PANDO_OK && cached_only)
-        change = (struct dex_change){.images = {scratch->sibling}, .count = 1, .plain = true};
-    if (status == PANDO_OK)
-        status = dex_change_co(self, scratch, &change);
+    struct dex_page_write change = {.images = {scratch->sibling, scratch->page},
+                                    .count = 2,
+                                    .lock = lock,
+                                    .home = pool_bank(frame->address)};
+    /* Broken on purpose (rule structure-write-through). */
+    bool cached_only = !table->on.through && lock == NULL;
+    if (cached_only)
+        change = (struct dex_page_write){.images = {scratch->sibling}, .count = 1, .plain = true};
+    status = dex_write_pages_co(self, scratch, &change);
     if (status != PANDO_OK && status != PANDO_UNKNOWN)
         unalloc_co(self, &right);
     if (status != PANDO_OK)
         return status;
     frame->dirty = cached_only;
     frame->first = 0;
-    dex_replace_co(self, index, scratch->page);
+    frame->grows = place.left_grows;
+    frame->split_at = place.split_at;
+    dex_relink_children_co(self, index, scratch->page);
     dex_count(&table->stats.splits);
     return PANDO_OK;
 }
@@ -353,22 +420,21 @@ static enum pando_status split_root_co(struct dex *self, uint32_t index, struct 
 {
     struct dex_table *table = self->table;
     const struct page_layout *layout = &table->layout;
-    struct frame *frame = frame_at(&table->frames, index);
+    struct frame *frame = frame_at(&table->cache.frames, index);
     struct page_header left = {0}, right = {0};
     struct cut cut = choose_cut(layout, scratch->image, key, scratch);
     uint8_t level = page_level(scratch->image);
-    /* A subtree lies on one memory node: that of its leaves. */
-    uint16_t node = (uint16_t)POOL_ANY_NODE;
-    if (level == 0)
-        node = fabric_address_node(frame->address);
-    else if (level <= DEX_SUBTREE_LEVEL)
-        node = fabric_address_node(page_child(layout, scratch->image, 0));
+    /* What was the whole tree is divided: leaves stay beside the root, inner pages take turns. */
+    uint16_t bank = pool_bank(frame->address);
+    if (level > 0)
+        bank = pool_bank(page_child(layout, scratch->image, 0));
 
-    enum pando_status status = dex_alloc_half_co(self, node, level, &left);
+    enum pando_status status = dex_alloc_half_co(self, bank, level, &left);
     if (status == PANDO_OK)
-        status = dex_alloc_half_co(self, fabric_address_node(left.address), level, &right);
-    if (status == PANDO_OK && table->log != NULL)
-        status = dex_log_wait_co(table->log, self->base.session, atomic_load(&frame->end));
+        status =
+            dex_alloc_half_co(self, level > 0 ? dex_place_turn(self, level) : bank, level, &right);
+    if (status == PANDO_OK && table->redo.log != NULL)
+        status = dex_log_wait_co(table->redo.log, self->base.session, atomic_load(&frame->end));
     if (status != PANDO_OK) {
         unalloc_co(self, &left);
         unalloc_co(self, &right);
@@ -377,11 +443,11 @@ static enum pando_status split_root_co(struct dex *self, uint32_t index, struct 
     build_halves(self, scratch, &cut, &right);
     page_word_set(scratch->page, POOL_BLOCK_ADDRESS, left.address);
     page_set_version(scratch->page, left.version);
-    struct dex_change halves = {.images = {scratch->sibling}, .count = 1, .plain = true};
-    status = dex_change_co(self, scratch, &halves);
+    struct dex_page_write halves = {.images = {scratch->sibling}, .count = 1, .plain = true};
+    status = dex_write_pages_co(self, scratch, &halves);
     halves.images[0] = scratch->page;
     if (status == PANDO_OK)
-        status = dex_change_co(self, scratch, &halves);
+        status = dex_write_pages_co(self, scratch, &halves);
     if (status != PANDO_OK)
         return status;
     struct page_header root = {.address = frame->address,
@@ -396,8 +462,8 @@ static enum pando_status split_root_co(struct dex *self, uint32_t index, struct 
     bool fits = page_push(layout, scratch->image, &pairs[0]) &&
                 page_push(layout, scratch->image, &pairs[1]);
     pando_assert(fits);
-    struct dex_change change = {.images = {scratch->image}, .count = 1, .lock = lock};
-    status = dex_change_co(self, scratch, &change);
+    struct dex_page_write change = {.images = {scratch->image}, .count = 1, .lock = lock};
+    status = dex_write_pages_co(self, scratch, &change);
     if (status != PANDO_OK && status != PANDO_UNKNOWN) {
         unalloc_co(self, &left);
         unalloc_co(self, &right);
@@ -406,14 +472,46 @@ static enum pando_status split_root_co(struct dex *self, uint32_t index, struct 
         return status;
     frame->dirty = false;
     frame->first = 0;
-    dex_replace_co(self, index, scratch->image);
+    dex_relink_children_co(self, index, scratch->image);
     dex_count(&table->stats.splits);
     return PANDO_OK;
 }
 
-/* *torn: the page is there, but cannot be read in the pool (CORRUPT). */
+/* What came of a try. */
+struct attempt {
+    bool parent_first;   /* nothing was done, as the parent is to be split before */
+    fabric_address torn; /* the page is there, but cannot be read in the pool (CORRUPT) */
+    bool untold;         /* the key is the left half's; this is where the right one begins: */
+    uint8_t low[PAGE_KEY_ROOM];
+    size_t low_size;
+};
+
+/* Which half has the key, if there are two; the scratch still has the right one. */
+static void note_halves(const struct dex_spot *spot, struct slice key, struct dex_scratch *scratch,
+                        struct attempt *attempt)
+{
+    if (spot->parent == FRAME_NONE)
+        return; /* the root knows both */
+    struct slice low = page_low(scratch->sibling, scratch->key);
+    attempt->untold = slice_compare(key, low) < 0;
+    attempt->low_size = low.size;
+    memcpy(attempt->low, low.data, low.size);
+}
+
+static void complete_split_co(struct dex *self, const struct attempt *attempt, uint8_t level)
+{
+    struct slice low = slice_of(attempt->low, attempt->low_size);
+    struct dex_target parent = {.key = low, .level = (uint8_t)(level + 1), .keep = true};
+    struct dex_target half = {.key = low, .level = level, .keep = true};
+    struct dex_spot spot;
+    enum pando_status status = dex_find_co(self, &parent, &spot);
+    if (status == PANDO_OK)
+        status = dex_complete_split_co(self, &spot, &half);
+    (void)status; /* whoever is led to the left half does it */
+}
+
 static enum pando_status split_once_co(struct dex *self, struct slice key, uint8_t level,
-                                       bool *parent_first, fabric_address *torn)
+                                       struct attempt *attempt)
 {
     struct dex_table *table = self->table;
     struct dex_target target = {.key = key, .level = level, .keep = true};
@@ -421,12 +519,11 @@ static enum pando_status split_once_co(struct dex *self, struct slice key, uint8
     struct pool_lock lock;
     bool locked = false;
 
-    *parent_first = false;
-    *torn = 0;
+    *attempt = (struct attempt){0};
     enum pando_status status = dex_find_co(self, &target, &spot);
     if (status != PANDO_OK)
         return status == PANDO_NOT_FOUND ? PANDO_OK : status;
-    struct frame *frame = frame_at(&table->frames, spot.frame);
+    struct frame *frame = frame_at(&table->cache.frames, spot.frame);
     struct dex_scratch *scratch = dex_scratch_take(self);
     if (scratch == NULL)
         return PANDO_NO_MEMORY;
@@ -434,21 +531,26 @@ static enum pando_status split_once_co(struct dex *self, struct slice key, uint8
         dex_scratch_give(self, scratch);
         return PANDO_OK;
     }
-    status = dex_own_page_co(self, spot.frame, scratch, &lock, &locked);
+    status = dex_lock_page_co(self, spot.frame, scratch, &lock, &locked);
     if (status == PANDO_CORRUPT)
-        *torn = frame->address;
+        attempt->torn = frame->address;
     bool changed = status != PANDO_OK;
-    if (status == PANDO_OK && page_pairs(frame_bytes(&table->frames, spot.frame)) >= 2) {
+    if (status == PANDO_OK && page_pairs(frame_bytes(&table->cache.frames, spot.frame)) >= 2) {
         const struct pool_lock *held = locked ? &lock : NULL;
         dex_image(table, spot.frame, scratch->image);
         status = spot.parent == FRAME_NONE
                      ? split_root_co(self, spot.frame, key, scratch, held)
-                     : split_page_co(self, &spot, key, scratch, held, parent_first);
+                     : split_page_co(self, &spot, key, scratch, held, &attempt->parent_first);
         changed = status == PANDO_OK;
+        if (changed)
+            note_halves(&spot, key, scratch, attempt);
         locked = locked && status != PANDO_OK && status != PANDO_UNKNOWN;
     }
     status = unlock_with(self, &lock, locked, status);
-    frame_give(frame, changed);
+    if (changed)
+        frame_give_changed(frame);
+    else
+        frame_give(frame);
     dex_scratch_give(self, scratch);
     return status;
 }
@@ -456,21 +558,22 @@ static enum pando_status split_once_co(struct dex *self, struct slice key, uint8
 enum pando_status dex_split_co(struct dex *self, struct slice key, uint8_t level)
 {
     struct pool_retry retry = {0};
-    struct dex_doubt doubt = {0};
-    fabric_address torn;
-    bool parent_first;
+    struct dex_suspect suspect = {0};
+    struct attempt attempt;
     enum pando_status status;
 
     do {
-        status = split_once_co(self, key, level, &parent_first, &torn);
-        if (torn == 0)
+        status = split_once_co(self, key, level, &attempt);
+        if (attempt.torn == 0)
             break;
-        status = dex_doubt_co(self, torn, level, &doubt);
+        status = dex_suspect_co(self, attempt.torn, level, &suspect);
         if (status == PANDO_AGAIN)
             status = dex_retry_co(self, &retry);
     } while (status == PANDO_OK);
-    dex_doubt_end(&doubt);
-    if (status == PANDO_STALE && parent_first)
+    dex_suspect_end(&suspect);
+    if (status == PANDO_OK && attempt.untold)
+        complete_split_co(self, &attempt, level);
+    if (status == PANDO_STALE && attempt.parent_first)
         return dex_split_co(self, key, (uint8_t)(level + 1));
     return status == PANDO_STALE ? PANDO_OK : status;
 }

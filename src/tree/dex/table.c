@@ -1,6 +1,7 @@
 /*
  * table.c - creating, opening, attaching; the switches; statistics.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,9 @@
 #include "base/assert.h"
 #include "base/log.h"
 #include "engine/entry.h"
-#include "tree/dex/dex_int.h"
+#include "owners/map_fmt.h"
+#include "tree/dex/ownership.h"
+#include "tree/dex/tree.h"
 
 enum {
     CACHE_BYTES = 256 * 1024 * 1024,
@@ -22,34 +25,42 @@ enum {
 /* ---- switches -------------------------------------------------------------------------------- */
 
 static const struct engine_switch switches[] = {
-    {"partition", offsetof(struct dex_switches, partition)},
-    {"cache", offsetof(struct dex_switches, cache)},
-    {"cooling-map", offsetof(struct dex_switches, cooling_map)},
-    {"path-aware", offsetof(struct dex_switches, path_aware)},
-    {"admission", offsetof(struct dex_switches, admission)},
-    {"records", offsetof(struct dex_switches, records)},
-    {"offload", offsetof(struct dex_switches, offload)},
-    {"prefetch", offsetof(struct dex_switches, prefetch)},
-    {"log", offsetof(struct dex_switches, log)},
-    {"merge", offsetof(struct dex_switches, merge)},
-    {"balance", offsetof(struct dex_switches, balance)},
-    {"+offload-leaves", offsetof(struct dex_switches, offload_leaves)},
-    {"+offload-only", offsetof(struct dex_switches, offload_only)},
-    {"+lend-wildly", offsetof(struct dex_switches, lend_wildly)},
-    {"+small-log", offsetof(struct dex_switches, small_log)},
-    {"+join-eagerly", offsetof(struct dex_switches, join_eagerly)},
-    {"break-cells", offsetof(struct dex_switches, cells)},
-    {"break-replay", offsetof(struct dex_switches, replay)},
-    {"break-invalidate", offsetof(struct dex_switches, invalidate)},
-    {"break-forget", offsetof(struct dex_switches, forget)},
-    {"break-barrier", offsetof(struct dex_switches, barrier)},
-    {"break-durable", offsetof(struct dex_switches, durable)},
-    {"break-stamps", offsetof(struct dex_switches, stamps)},
-    {"break-through", offsetof(struct dex_switches, through)},
-    {"break-partitions", offsetof(struct dex_switches, partitions)},
-    {"break-write-back", offsetof(struct dex_switches, write_back)},
-    {"break-truncate", offsetof(struct dex_switches, truncate)},
-    {"break-serve-lease", offsetof(struct dex_switches, lease)},
+    {.name = "partition", .offset = offsetof(struct dex_switches, partition)},
+    {.name = "cache", .offset = offsetof(struct dex_switches, cache)},
+    {.name = "cooling-map", .offset = offsetof(struct dex_switches, cooling_map)},
+    {.name = "path-aware", .offset = offsetof(struct dex_switches, path_aware)},
+    {.name = "admission", .offset = offsetof(struct dex_switches, admission)},
+    {.name = "records", .offset = offsetof(struct dex_switches, records)},
+    {.name = "offload", .offset = offsetof(struct dex_switches, offload)},
+    {.name = "prefetch", .offset = offsetof(struct dex_switches, prefetch)},
+    {.name = "log", .offset = offsetof(struct dex_switches, log)},
+    {.name = "merge", .offset = offsetof(struct dex_switches, merge)},
+    {.name = "balance", .offset = offsetof(struct dex_switches, balance)},
+    {.name = "offload-leaves",
+     .offset = offsetof(struct dex_switches, offload_leaves),
+     .usually_off = true},
+    {.name = "offload-only",
+     .offset = offsetof(struct dex_switches, offload_only),
+     .usually_off = true},
+    {.name = "lend-wildly",
+     .offset = offsetof(struct dex_switches, lend_wildly),
+     .usually_off = true},
+    {.name = "small-log", .offset = offsetof(struct dex_switches, small_log), .usually_off = true},
+    {.name = "join-eagerly",
+     .offset = offsetof(struct dex_switches, join_eagerly),
+     .usually_off = true},
+    {.name = "break-cells", .offset = offsetof(struct dex_switches, cells)},
+    {.name = "break-replay", .offset = offsetof(struct dex_switches, replay)},
+    {.name = "break-invalidate", .offset = offsetof(struct dex_switches, invalidate)},
+    {.name = "break-forget", .offset = offsetof(struct dex_switches, forget)},
+    {.name = "break-barrier", .offset = offsetof(struct dex_switches, barrier)},
+    {.name = "break-durable", .offset = offsetof(struct dex_switches, durable)},
+    {.name = "break-stamps", .offset = offsetof(struct dex_switches, stamps)},
+    {.name = "break-through", .offset = offsetof(struct dex_switches, through)},
+    {.name = "break-partitions", .offset = offsetof(struct dex_switches, partitions)},
+    {.name = "break-write-back", .offset = offsetof(struct dex_switches, write_back)},
+    {.name = "break-truncate", .offset = offsetof(struct dex_switches, truncate)},
+    {.name = "break-serve-lease", .offset = offsetof(struct dex_switches, lease)},
 };
 enum { SWITCHES = sizeof(switches) / sizeof(switches[0]) };
 
@@ -109,7 +120,7 @@ static enum pando_status create_tree_co(struct pool_session *session, unsigned s
         page_seal(layout, bytes);
         struct fabric_op write =
             fabric_write(fabric_address_offset(block.address), bytes, layout->page_bytes);
-        status = pool_submit_co(session, fabric_address_node(block.address), &write, 1);
+        status = pool_write_unseen_co(session, block.address, &write, 1);
     }
     if (status == PANDO_OK) {
         map->root = block.address;
@@ -158,7 +169,7 @@ static void scratch_free(struct dex_scratch *scratch)
     free(scratch->other);
     free(scratch->value);
     free(scratch->blob);
-    free(scratch->intent);
+    free(scratch->message);
     free(scratch);
 }
 
@@ -172,9 +183,9 @@ static struct dex_scratch *scratch_create(uint32_t page_bytes)
     scratch->sibling = aligned_alloc(64, page_bytes);
     scratch->other = aligned_alloc(64, page_bytes);
     scratch->value = aligned_alloc(64, page_bytes);
-    scratch->intent = aligned_alloc(64, POOL_INTENT_BYTES);
+    scratch->message = aligned_alloc(64, POOL_INTENT_BYTES);
     if (scratch->page != NULL && scratch->image != NULL && scratch->sibling != NULL &&
-        scratch->other != NULL && scratch->value != NULL && scratch->intent != NULL)
+        scratch->other != NULL && scratch->value != NULL && scratch->message != NULL)
         return scratch;
     scratch_free(scratch);
     return NULL;
@@ -207,6 +218,7 @@ enum pando_status dex_handle_create(struct dex_table *table, struct pool_session
     if (self == NULL)
         return PANDO_NO_MEMORY;
     self->reserve = scratch_create(table->layout.page_bytes);
+    rt_waitq_init(&self->reserved);
     if (self->reserve == NULL) {
         free(self);
         return PANDO_NO_MEMORY;
@@ -216,20 +228,14 @@ enum pando_status dex_handle_create(struct dex_table *table, struct pool_session
     self->base.session = session;
     self->table = table;
     prng_seed(&self->prng, rt_random());
-    rt_latch_lock(&table->handles_latch);
-    list_push_back(&table->handles, &self->link);
-    rt_latch_unlock(&table->handles_latch);
+    owners_attach(&self->owners, &table->owners, session);
     *out = self;
     return PANDO_OK;
 }
 
 void dex_handle_destroy(struct dex *self)
 {
-    struct dex_table *table = self->table;
-    rt_latch_lock(&table->handles_latch);
-    list_remove(&self->link);
-    table->operations_before += atomic_load(&self->operations);
-    rt_latch_unlock(&table->handles_latch);
+    owners_detach(&self->owners);
     dex_frames_leave(self);
     while (self->free_scratch != NULL) {
         struct dex_scratch *scratch = self->free_scratch;
@@ -258,6 +264,21 @@ static void detach_co(struct engine *engine)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+/* What is known of it before the table serves. */
+static void prepare_owners(struct dex_table *table)
+{
+    struct owners *owners = &table->owners;
+    owners->engine = &dex_owners_engine;
+    owners->pool = table->pool;
+    owners->slot = table->slot;
+    owners->id = table->id;
+    owners->shape = &table->base.shape;
+    owners->inline_max = table->inline_max;
+    owners->blobs = table->layout.value_size == 0;
+    owners->balance = table->on.balance;
+    owners->join_eagerly = table->on.join_eagerly;
+}
+
 static enum pando_status read_entry_co(struct dex_table *table, struct pool_session *session,
                                        const char *name, const struct engine_config *config,
                                        char *error, size_t error_bytes)
@@ -265,7 +286,7 @@ static enum pando_status read_entry_co(struct dex_table *table, struct pool_sess
     struct engine_entry entry;
     struct engine_shape *shape = &table->base.shape;
     enum pando_status status =
-        engine_switches_parse(&dex_engine, &table->on, config->without, error, error_bytes);
+        engine_switches_parse(&dex_engine, &table->on, config, error, error_bytes);
     if (status != PANDO_OK)
         return status;
     status = engine_entry_open_co(session, name, &dex_engine, PAGE_FORMAT_VERSION, &entry, error,
@@ -285,13 +306,14 @@ static enum pando_status read_entry_co(struct dex_table *table, struct pool_sess
     /* Of a pool that ends with this process nobody could read a log. */
     if (pool_private(table->pool) || config->not_durable)
         table->on.log = false;
+    prepare_owners(table);
     return PANDO_OK;
 }
 
 static enum pando_status cache_create(struct dex_table *table, uint64_t bytes)
 {
     uint64_t most = bytes == 0 ? CACHE_BYTES : bytes;
-    struct records_options options = {
+    struct pair_cache_options options = {
         .bytes = table->on.cache && table->on.records ? most / RECORDS_PART : 0,
         .key_size = table->layout.key_size,
         .value_size = table->layout.value_size,
@@ -308,12 +330,13 @@ static enum pando_status cache_create(struct dex_table *table, uint64_t bytes)
     uint64_t pages = count / PAGES_PART > least ? count / PAGES_PART : least;
     options.lent_most = (uint32_t)(count > pages ? count - pages : 0);
     enum pando_status status =
-        frames_create(&table->frames, (uint32_t)count, table->layout.page_bytes);
+        frames_create(&table->cache.frames, (uint32_t)count, table->layout.page_bytes);
+    table->cache.frames.pool = table->pool;
     if (status == PANDO_OK)
-        status = records_create(&table->records, &table->frames, &options);
+        status = pair_cache_create(&table->cache.records, &table->cache.frames, &options);
     if (status == PANDO_OK)
-        status =
-            cooling_create(&table->cooling, (uint32_t)count / COOLING_PART, !table->on.cooling_map);
+        status = cooling_create(&table->cache.cooling, (uint32_t)count / COOLING_PART,
+                                !table->on.cooling_map);
     return status;
 }
 
@@ -334,79 +357,97 @@ static enum pando_status await_tree_co(struct dex_table *table, struct pool_sess
     return pool_table_locked_co(session, table->slot, table->id, make_tree_co, table);
 }
 
-/* The root has the first frame, for good. */
-static enum pando_status load_root_co(struct dex_table *table)
+/* The root has the first frame, for good. CORRUPT: `error` says what is damaged. */
+static enum pando_status load_root_co(struct dex_table *table, const char *name, char *error,
+                                      size_t error_bytes)
 {
     struct map *map;
-    struct dex *self = table->keeper;
+    struct dex *self = table->maintainer;
+    struct dex_scratch *scratch = dex_scratch_take(self);
+    if (scratch == NULL)
+        return PANDO_NO_MEMORY;
     enum pando_status status = await_tree_co(table, self->base.session);
     if (status == PANDO_OK)
         status = map_read_co(self->base.session, table->slot, table->id, &map);
-    if (status != PANDO_OK)
+    if (status != PANDO_OK) {
+        if (status == PANDO_CORRUPT)
+            snprintf(error, error_bytes, "table '%s' is damaged: its map of owners cannot be read",
+                     name);
+        dex_scratch_give(self, scratch);
         return status;
-    struct frame *frame = frame_at(&table->frames, 0);
-    atomic_store(&table->map, map);
+    }
+    struct frame *frame = frame_at(&table->cache.frames, 0);
+    atomic_store(&table->owners.map, map);
     table->root = frame->address = map->root;
     table->root_frame = 0;
-    atomic_store(&table->fresh, 1);
+    atomic_store(&table->cache.fresh, 1);
     frame->pinned = true;
     frame->parent = FRAME_NONE;
     frame->epoch = map->epoch;
     atomic_store(&frame->state, FRAME_HOT);
-    struct dex_scratch *scratch = dex_scratch_take(self);
     status = dex_read_co(self, map->root, scratch->page);
     if (status == PANDO_OK)
-        page_copy(frame_bytes(&table->frames, 0), scratch->page, table->layout.page_bytes);
+        page_copy(frame_bytes(&table->cache.frames, 0), scratch->page, table->layout.page_bytes);
+    if (status == PANDO_STALE)
+        snprintf(error, error_bytes,
+                 "table '%s' is damaged: its root, page 0x%" PRIx64 ", cannot be read", name,
+                 map->root);
     dex_scratch_give(self, scratch);
-    bool entered = frame_enter(&table->frames, 0);
+    bool entered = frame_enter(&table->cache.frames, 0);
     pando_assert(entered);
     return status == PANDO_STALE ? PANDO_CORRUPT : status;
 }
 
 static void table_free(struct dex_table *table)
 {
-    if (table->keeper != NULL)
-        dex_handle_destroy(table->keeper);
+    if (table->maintainer != NULL)
+        dex_handle_destroy(table->maintainer);
     pando_dassert(dex_frames_whole(table));
-    frames_destroy(&table->frames);
-    cooling_destroy(&table->cooling);
-    records_destroy(&table->records);
-    free(atomic_load(&table->map));
-    free(table);
+    frames_destroy(&table->cache.frames);
+    cooling_destroy(&table->cache.cooling);
+    pair_cache_destroy(&table->cache.records);
+    dex_place_fini(table);
+    owners_fini(&table->owners);
+    dex_log_share_give(table);
+    rt_pages_unmap_sparse(table, sizeof(*table));
 }
 
 static enum pando_status open_co(struct pool_session *session, const char *name,
                                  const struct engine_config *config, struct engine_table **out,
                                  char *error, size_t error_bytes)
 {
-    struct dex_table *table = aligned_alloc(alignof(struct dex_table), sizeof(*table));
+    /* Most of it is stamps of pages, which a table that is little used has few of. */
+    struct dex_table *table = rt_pages_map_sparse(sizeof(*table));
     if (table == NULL)
         return PANDO_NO_MEMORY;
-    memset(table, 0, sizeof(*table));
     table->base.ops = &dex_engine;
     table->pool = pool_session_pool(session);
-    table->free_list = FRAME_NONE;
-    list_init(&table->handles);
-    rt_waitq_init(&table->wake);
+    table->cache.free_list = FRAME_NONE;
+    owners_init(&table->owners);
+    rt_waitq_init(&table->redo.checkpoint_end);
+    rt_waitq_init(&table->cache.unused);
     enum pando_status status = read_entry_co(table, session, name, config, error, error_bytes);
     if (status == PANDO_OK)
         status = cache_create(table, config->cache_bytes);
     if (status == PANDO_OK)
-        status = dex_handle_create(table, session, &table->keeper);
+        status = dex_place_init(table);
     if (status == PANDO_OK)
-        status = load_root_co(table);
+        status = dex_handle_create(table, session, &table->maintainer);
+    if (status == PANDO_OK)
+        status = load_root_co(table, name, error, error_bytes);
     bool serving = false;
     if (status == PANDO_OK) {
-        status = dex_serve(table);
+        status = owners_serve(&table->owners);
         serving = status == PANDO_OK;
     }
+    table->owners.maintainer = table->maintainer != NULL ? &table->maintainer->owners : NULL;
     if (status == PANDO_OK && !config->kept)
-        status = dex_keeper_start(table);
+        status = owners_maintenance_start(&table->owners);
     if (status != PANDO_OK) {
         if (error[0] == '\0')
             snprintf(error, error_bytes, "table '%s': %s", name, pando_status_text(status));
         if (serving)
-            dex_serve_no_more_co(table);
+            owners_serve_stop_co(&table->owners);
         table_free(table);
         return status;
     }
@@ -417,17 +458,49 @@ static enum pando_status open_co(struct pool_session *session, const char *name,
 /* Everything to the pool, and the keys to nobody. */
 static enum pando_status give_all_co(struct dex_table *table)
 {
-    struct dex_range all = {.no_high = true};
-    enum pando_status status = dex_give_co(table->keeper, &all, 0);
+    struct owners_range all = {.no_high = true};
+    struct pool_retry retry = {0};
+    enum pando_status status;
+    while ((status = owners_give_co(&table->maintainer->owners, &all, 0)) == PANDO_AGAIN) {
+        status = dex_retry_co(table->maintainer, &retry);
+        if (status != PANDO_OK)
+            break;
+    }
     return status == PANDO_OK && pool_fenced(table->pool) ? PANDO_FENCED : status;
+}
+
+/* Of the background task, whose work is done by whoever calls. */
+static void use_session(struct dex_table *table, struct pool_session *session)
+{
+    table->maintainer->base.session = session;
+    table->maintainer->owners.session = session;
+}
+
+static void maintain_co(struct engine_table *base, struct pool_session *session)
+{
+    struct dex_table *table = container_of(base, struct dex_table, base);
+    if (table->owners.retired)
+        return;
+    use_session(table, session);
+    owners_maintain_co(&table->owners);
+}
+
+static enum pando_status release_co(struct engine_table *base, struct pool_session *session)
+{
+    struct dex_table *table = container_of(base, struct dex_table, base);
+    if (table->owners.retired)
+        return PANDO_OK;
+    use_session(table, session);
+    return give_all_co(table);
 }
 
 static enum pando_status log_destroy_co(struct dex_table *table, bool keep)
 {
     enum pando_status status =
-        table->log == NULL ? PANDO_OK
-                           : dex_log_destroy_co(table->log, table->keeper->base.session, keep);
-    table->log = NULL;
+        table->redo.log == NULL
+            ? PANDO_OK
+            : dex_log_destroy_co(table->redo.log, table->maintainer->base.session, keep);
+    table->redo.log = NULL;
     return status;
 }
 
@@ -437,14 +510,14 @@ static enum pando_status retire_co(struct engine_table *base, struct pool_sessio
     enum pando_status status = PANDO_OK;
 
     /* The task is done with the session that opened the table. */
-    dex_keeper_stop_co(table);
+    owners_maintenance_stop_co(&table->owners);
     dex_checkpoint_end_co(table);
-    table->keeper->base.session = session;
-    dex_serve_no_more_co(table);
-    if (!table->retired)
+    use_session(table, session);
+    owners_serve_stop_co(&table->owners);
+    if (!table->owners.retired)
         status = give_all_co(table);
     if (status == PANDO_OK) {
-        table->retired = true;
+        table->owners.retired = true;
         status = log_destroy_co(table, pool_fenced(table->pool));
     }
     return status;
@@ -461,34 +534,23 @@ static void close_co(struct engine_table *base, struct pool_session *session)
     /* Nobody takes over from a member that lives, and this one would not know of its log any more when it
      * opened the table again. A damaged map is no reason: all pages were written before it was read. */
     if (status != PANDO_OK && status != PANDO_CORRUPT && !pool_fenced(table->pool))
-        pool_give_up(table->pool);
+        pool_resign(table->pool);
     status = log_destroy_co(table, true); /* what is left of it after that is for them */
     (void)status;
     table_free(table);
 }
 
-uint64_t dex_operations(struct dex_table *table)
-{
-    rt_latch_lock(&table->handles_latch);
-    uint64_t sum = table->operations_before;
-    list_for_each (link, &table->handles)
-        sum += atomic_load_explicit(&container_of(link, struct dex, link)->operations,
-                                    memory_order_relaxed);
-    rt_latch_unlock(&table->handles_latch);
-    return sum;
-}
-
 static void stats(const struct engine_table *base, struct engine_stats *out)
 {
     struct dex_table *table = container_of((struct engine_table *)base, struct dex_table, base);
-    uint32_t used = atomic_load(&table->fresh) - atomic_load(&table->free_count);
-    uint32_t lent = records_lent(&table->records);
-    uint64_t operations = dex_operations(table);
+    uint32_t used = atomic_load(&table->cache.fresh) - atomic_load(&table->cache.free_count);
+    uint32_t lent = pair_cache_lent(&table->cache.records);
+    uint64_t operations = owners_operations(&table->owners);
     uint64_t misses = atomic_load(&table->stats.misses);
     *out = (struct engine_stats){
         .cache_hits = operations > misses ? operations - misses : 0, /* what needed nothing else */
         .cache_misses = misses,
-        .cache_bytes = (uint64_t)used * table->layout.page_bytes + table->records.bytes,
+        .cache_bytes = (uint64_t)used * table->layout.page_bytes + table->cache.records.bytes,
         .cache_entries = used - lent,
         .rereads = atomic_load(&table->stats.rereads),
         .splits = atomic_load(&table->stats.splits),
@@ -496,8 +558,8 @@ static void stats(const struct engine_table *base, struct engine_stats *out)
         .repairs = atomic_load(&table->stats.repairs),
         .damage = atomic_load(&table->stats.damage),
         .lock_waits = atomic_load(&table->stats.waits),
-        .forwarded = atomic_load(&table->stats.forwarded),
-        .moves = atomic_load(&table->stats.given) + atomic_load(&table->stats.takeovers),
+        .forwarded = atomic_load(&table->owners.forwarded),
+        .moves = atomic_load(&table->owners.given) + atomic_load(&table->owners.takeovers),
         .offloaded = atomic_load(&table->stats.offloaded),
         .checkpoints = atomic_load(&table->stats.checkpoints),
         .log_waits = atomic_load(&table->stats.log_waits),
@@ -516,8 +578,39 @@ static enum pando_status owners_co(struct pool_session *session, unsigned slot, 
     return PANDO_OK;
 }
 
+static enum pando_status move_co(struct engine *engine, struct slice key, uint64_t choice)
+{
+    return owners_move_co(&dex_of(engine)->owners, key, choice);
+}
+
+static enum pando_status spread_co(struct engine *engine, bool others, unsigned *processes)
+{
+    return owners_spread_co(&dex_of(engine)->owners, others, processes);
+}
+
+static bool owns(struct engine *engine, struct slice key)
+{
+    return owners_owns(&dex_of(engine)->owners, key);
+}
+
+static enum pando_status stage_open_co(struct engine *engine, struct slice key, uint64_t size,
+                                       struct engine_stage **out)
+{
+    const struct dex *self = dex_of(engine);
+    return blob_stage_open_co(engine->session, self->table->id, key, size, out);
+}
+
+static const struct engine_block_kind kinds[] = {
+    {.kind = PAGE_KIND, .level_at = PAGE_SHAPE},
+    {.kind = MAP_KIND, .log = true},
+    {.kind = DEX_LOG_CELL, .log = true},
+};
+
 const struct engine_ops dex_engine = {
     .name = "dex",
+    .kinds = kinds,
+    .kind_count = sizeof(kinds) / sizeof(kinds[0]),
+    .pushdown = &dex_memory_side,
     .switches = switches,
     .switch_count = SWITCHES,
     .create_co = create_co,
@@ -526,17 +619,24 @@ const struct engine_ops dex_engine = {
     .drop_co = dex_drop_co,
     .attach_co = attach_co,
     .detach_co = detach_co,
-    .get_co = dex_get_co,
+    .get_co = engine_get_as_part_co,
     .modify_co = dex_modify_co,
+    .part_co = dex_part_co,
+    .stage_open_co = stage_open_co,
+    .stage_add_co = blob_stage_add_co,
+    .stage_seal_co = blob_stage_seal_co,
+    .stage_close_co = blob_stage_close_co,
+    .swap_co = dex_swap_value_co,
     .scan_co = dex_scan_co,
     .bulk_load_co = dex_bulk_load_co,
     .stats = stats,
     .verify_co = dex_verify_co,
     .batch_co = dex_batch_co,
-    .move_co = dex_move_co,
-    .spread_co = dex_spread_co,
+    .move_co = move_co,
+    .spread_co = spread_co,
     .owners_co = owners_co,
-    .keep_co = dex_keep_co,
+    .maintain_co = maintain_co,
+    .release_co = release_co,
     .retire_co = retire_co,
-    .owns = dex_owns,
+    .owns = owns,
 };

@@ -1,12 +1,13 @@
 /*
  * walk.c - the whole tree as it is in the pool: checking it, and freeing it.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "tree/dex/dex_int.h"
+#include "tree/dex/tree.h"
 
 enum {
     LOOKS_MAX = 6,
@@ -19,14 +20,19 @@ static const uint64_t LOOK_PAUSE_NS = 200 * RT_NS_PER_US;
 
 /* ---- what owners have not written yet -------------------------------------------------------- */
 
-/* Everything that was changed before goes to the pool. Tells how much the map takes. */
-static enum pando_status flush_all_co(struct dex *self, uint64_t *bytes)
+/* Everything that was changed before goes to the pool. Tells how much the map takes; of CORRUPT, what
+ * is damaged. */
+static enum pando_status flush_all_co(struct dex *self, uint64_t *bytes, char *error,
+                                      size_t error_bytes)
 {
     struct dex_table *table = self->table;
-    uint64_t me = dex_self(table), last = 0;
+    uint64_t me = owners_self(&table->owners), last = 0;
     struct map *map;
     enum pando_status status = map_read_co(self->base.session, table->slot, table->id, &map);
 
+    if (status == PANDO_CORRUPT)
+        snprintf(error, error_bytes,
+                 "the table's map of owners, or the directory's word for that, is damaged");
     if (status != PANDO_OK)
         return status;
     *bytes = map_block_bytes(map->bytes);
@@ -35,10 +41,16 @@ static enum pando_status flush_all_co(struct dex *self, uint64_t *bytes)
         if (owner == 0 || owner == last)
             continue;
         last = owner;
-        status = owner == me ? dex_flush_co(self, NULL) : dex_forward_flush_co(self, owner);
+        status =
+            owner == me ? dex_flush_co(self, NULL) : owners_forward_flush_co(&self->owners, owner);
         if (status == PANDO_AGAIN) {
             /* It is gone, or no longer the owner: whoever is will be asked at the next look. */
-            status = dex_claim_co(self, map->parts[i].low, &now);
+            status = owners_claim_co(&self->owners, map->parts[i].low, &now);
+            if (status == PANDO_CORRUPT)
+                snprintf(error, error_bytes,
+                         "the keys of a dead owner cannot be taken over: its redo log at 0x%" PRIx64
+                         ", or a page that this names, is damaged",
+                         map->parts[i].log);
             status = status == PANDO_OK ? PANDO_AGAIN : status;
         }
     }
@@ -53,8 +65,8 @@ struct verify {
     struct engine_census *census;
     char *error;
     size_t error_bytes;
-    struct blob_buffer value;
-    unsigned looks; /* below pages, in this look at the whole */
+    unsigned looks;  /* below pages, in this look at the whole */
+    uint64_t marked; /* memory nodes that the pool knows the table to use: pool_uses_bit */
 };
 
 static enum pando_status complain(struct verify *verify, fabric_address address, const char *what)
@@ -69,7 +81,7 @@ static enum pando_status verify_blob_co(struct verify *verify, const uint8_t *pa
 {
     struct dex *self = verify->self;
     struct dex_scratch *scratch = dex_scratch_take(self);
-    struct slice value;
+    uint64_t pool_bytes;
     blob_ref ref;
     bool blob;
 
@@ -82,9 +94,9 @@ static enum pando_status verify_blob_co(struct verify *verify, const uint8_t *pa
     if (!blob)
         return PANDO_OK;
     enum pando_status status =
-        blob_fetch_co(self->base.session, self->table->id, key, ref, &verify->value, &value);
+        blob_check_co(self->base.session, self->table->id, key, ref, &pool_bytes);
     if (status == PANDO_OK)
-        verify->census->bytes += blob_bytes(value.size);
+        verify->census->bytes += pool_bytes;
     return status == PANDO_STALE || status == PANDO_CORRUPT
                ? complain(verify, page_address(page),
                           "a long value is not there, or is another key's")
@@ -133,7 +145,7 @@ static enum pando_status look_again_co(struct verify *verify, fabric_address add
                                        struct slice key, uint8_t *page)
 {
     uint8_t level = page_level(page);
-    rt_sleep_co(LOOK_PAUSE_NS);
+    rt_sleep_co(LOOK_PAUSE_NS); /* perhaps another process is changing it */
     enum pando_status status = dex_read_co(verify->self, address, page);
     if (status == PANDO_STALE)
         return complain(verify, address, "cannot be read");
@@ -202,7 +214,8 @@ static enum pando_status verify_fences(struct verify *verify, const struct place
         return complain(verify, place->address, "does not begin where its parent says");
     if (no_high != place->no_high && (no_high || page_sibling(page) == 0))
         return complain(verify, place->address, "does not end where its parent says");
-    /* What is to the right of any other page is found by who is led to that page: its parent is told. */
+    /* What is to the right of any other page is found by who is led to that page: its split is
+     * completed. */
     if (place->level < 0 && !no_high)
         return complain(verify, place->address, "the root ends before the last key does");
     if (!no_high && !place->no_high && slice_compare(high, place->high) > 0)
@@ -210,7 +223,26 @@ static enum pando_status verify_fences(struct verify *verify, const struct place
     return PANDO_OK;
 }
 
-/* A page, all below it, and those to its right up to `high`: halves their parent was never told of. */
+/* Wherever a page lies, the pool knows that the table has memory there. */
+static enum pando_status verify_place_co(struct verify *verify, fabric_address address)
+{
+    const struct dex_table *table = verify->self->table;
+    uint16_t bank = pool_bank(address);
+    bool marked = false;
+
+    if ((verify->marked & pool_uses_bit(bank)) != 0)
+        return PANDO_OK;
+    enum pando_status status =
+        pool_table_marked_co(verify->self->base.session, table->slot, table->id, bank, &marked);
+    if (status == PANDO_OK && !marked)
+        return complain(verify, address, "the pool does not know the table to use its memory node");
+    if (marked)
+        verify->marked |= pool_uses_bit(bank);
+    return status == PANDO_STALE ? PANDO_OK : status; /* it is being dropped */
+}
+
+/* A page, all below it, and those to its right up to `high`: halves whose split was not
+ * completed. */
 static enum pando_status verify_page_co(struct verify *verify, const struct place *place)
 {
     struct dex *self = verify->self;
@@ -224,6 +256,8 @@ static enum pando_status verify_page_co(struct verify *verify, const struct plac
         status = complain(verify, place->address, "cannot be read");
     if (status == PANDO_OK)
         status = verify_fences(verify, place, page);
+    if (status == PANDO_OK)
+        status = verify_place_co(verify, place->address);
     if (status == PANDO_OK) {
         verify->census->nodes++;
         verify->census->bytes += self->table->layout.page_bytes;
@@ -269,7 +303,7 @@ enum pando_status dex_verify_co(struct engine *engine, struct engine_census *out
         /* An owner that cannot be called gives its keys away first (wishes.c). */
         struct pool_retry retry = {0};
         do
-            status = flush_all_co(self, &out->bytes);
+            status = flush_all_co(self, &out->bytes, error, error_bytes);
         while (status == PANDO_AGAIN && dex_retry_co(self, &retry) == PANDO_OK);
         if (status == PANDO_OK)
             status = verify_page_co(&verify, &root);
@@ -277,7 +311,6 @@ enum pando_status dex_verify_co(struct engine *engine, struct engine_census *out
     out->damaged = status == PANDO_CORRUPT;
     if (status == PANDO_OK && error_bytes > 0)
         error[0] = '\0';
-    free(verify.value.bytes);
     return status == PANDO_AGAIN ? PANDO_TIMEOUT : status;
 }
 
@@ -349,7 +382,7 @@ out:
 }
 
 /* Nobody uses the table: what owners have left is taken over, so that all of it is in the tree. */
-static enum pando_status gather_co(struct dex *self)
+static enum pando_status take_over_all_co(struct dex *self)
 {
     struct dex_table *table = self->table;
     struct pool_retry retry = {0};
@@ -362,9 +395,9 @@ static enum pando_status gather_co(struct dex *self)
             return status;
         for (uint32_t i = 0; i < map->count && status == PANDO_OK; i++) {
             uint64_t owner;
-            atomic_store(&table->doubt, true);
-            status = dex_claim_co(self, map->parts[i].low, &owner);
-            if (status == PANDO_OK && owner != dex_self(table))
+            atomic_store(&table->owners.map_stale, true);
+            status = owners_claim_co(&self->owners, map->parts[i].low, &owner);
+            if (status == PANDO_OK && owner != owners_self(&table->owners))
                 status = PANDO_AGAIN; /* it still has the table: it will let go */
         }
         free(map);
@@ -388,15 +421,16 @@ static enum pando_status remove_co(struct dex *self)
     enum pando_status status = dex_read_co(self, table->root, scratch->page);
 
     /* All of it is in the tree; and of a table that is gone nobody would free it. */
-    if (status == PANDO_OK && table->log != NULL)
-        status = dex_log_keep_co(table->log, self->base.session, false);
+    if (status == PANDO_OK && table->redo.log != NULL)
+        status = dex_log_retain_co(table->redo.log, self->base.session, false);
     if (status == PANDO_OK)
         status = pool_table_remove_co(self->base.session, table->slot, table->id);
     if (status == PANDO_OK) {
-        table->retired = true;
+        table->owners.retired = true;
         page_set_version(scratch->page, page_version(scratch->page) + 1);
         enum pando_status page_freed = dex_free_page_co(self, scratch->page);
-        enum pando_status map_freed = map_free_co(self->base.session, atomic_load(&table->map));
+        enum pando_status map_freed =
+            map_free_co(self->base.session, atomic_load(&table->owners.map));
         (void)page_freed;
         (void)map_freed;
     }
@@ -412,7 +446,7 @@ enum pando_status dex_drop_co(struct engine_table *base, struct pool_session *se
     if (status != PANDO_OK)
         return status;
     struct dex *self = dex_of(engine);
-    status = gather_co(self);
+    status = take_over_all_co(self);
     if (status == PANDO_OK)
         status = free_page_co(self, table->root, -1, slice_of(NULL, 0), true);
     if (status == PANDO_OK)

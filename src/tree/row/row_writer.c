@@ -1,5 +1,5 @@
 /*
- * row_writer.c - a ring of buffers, each with the list that writes it.
+ * row_writer.c - a ring of buffers, each with the WRITE of it.
  */
 #include "tree/row/row_writer.h"
 
@@ -26,33 +26,34 @@ static uint8_t *buffer_of(const struct row_writer *writer)
     return writer->buffers + (size_t)writer->next * writer->node_bytes;
 }
 
-static void wait_co(struct row_writer *writer, struct fabric_list *list)
+static void wait_co(struct row_writer *writer, struct pool_write *write)
 {
-    enum pando_status status = fabric_wait_co(list);
+    enum pando_status status = pool_write_wait_co(writer->session, write);
+    *write = (struct pool_write){0};
     if (writer->status == PANDO_OK)
         writer->status = status;
 }
 
 uint8_t *row_writer_buffer_co(struct row_writer *writer)
 {
-    wait_co(writer, &writer->lists[writer->next]);
+    wait_co(writer, &writer->writes[writer->next]);
     return buffer_of(writer);
 }
 
 void row_writer_post(struct row_writer *writer, fabric_address address)
 {
-    struct fabric_list *list = &writer->lists[writer->next];
-    struct fabric_op *write = &writer->ops[writer->next];
+    struct pool_write *write = &writer->writes[writer->next];
 
-    *write = fabric_write(fabric_address_offset(address), buffer_of(writer), writer->node_bytes);
-    *list = (struct fabric_list){.ops = write, .count = 1};
-    fabric_post(pool_endpoint(writer->session, fabric_address_node(address)), list);
+    write->address = address;
+    write->from = buffer_of(writer);
+    write->size = writer->node_bytes;
+    pool_write_begin(writer->session, write);
     writer->next = (writer->next + 1) % ROW_WRITES;
 }
 
 enum pando_status row_writer_finish_co(struct row_writer *writer)
 {
     for (uint32_t i = 0; i < ROW_WRITES; i++)
-        wait_co(writer, &writer->lists[i]);
+        wait_co(writer, &writer->writes[i]);
     return writer->status;
 }

@@ -15,8 +15,7 @@ struct row_writer {
     struct pool_session *session;
     uint32_t node_bytes;
     uint8_t *buffers; /* ROW_WRITES nodes being written */
-    struct fabric_list lists[ROW_WRITES];
-    struct fabric_op ops[ROW_WRITES];
+    struct pool_write writes[ROW_WRITES];
     uint32_t next;
     enum pando_status status; /* of the first write that failed */
 };

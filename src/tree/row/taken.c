@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "tree/blob/blob.h"
+#include "blob/blob.h"
 
 /* Room for one more. */
 static bool grow(void **items, size_t count, size_t *capacity, size_t item_bytes)

@@ -5,8 +5,8 @@
 #ifndef TREE_ROW_TAKEN_H
 #define TREE_ROW_TAKEN_H
 
+#include "blob/blob_fmt.h"
 #include "pool/pool.h"
-#include "tree/blob/blob_fmt.h"
 
 /* All zero to begin with, but for the first three. */
 struct taken {

@@ -6,50 +6,54 @@
 #include "tree/sherman/sherman_int.h"
 
 /* STALE: the blob was freed between the two READs, so the pair has another value now. */
-static enum pando_status copy_value_co(struct sherman *self, const struct node_entry *entry,
-                                       void *value, size_t capacity, size_t *size,
-                                       blob_ref *missing)
+static enum pando_status copy_blob_co(struct sherman *self, const struct node_entry *entry,
+                                      struct engine_part *part, blob_ref *missing)
 {
-    uint16_t table = self->table->id;
     blob_ref blob;
-    if ((entry->flags & NODE_FLAG_BLOB) != 0) {
-        memcpy(&blob, entry->value.data, sizeof(blob));
-        enum pando_status status =
-            blob_read_co(self->base.session, table, entry->key, blob, value, capacity, size);
-        return status == PANDO_STALE ? blob_missing(table, blob, missing) : status;
-    }
-    *size = entry->value.size;
-    size_t stored = *size < capacity ? *size : capacity;
-    if (stored > 0)
-        memcpy(value, entry->value.data, stored);
+    memcpy(&blob, entry->value.data, sizeof(blob));
+    return blob_read_found_co(self->base.session, self->table->blink.id, entry->key, blob, part,
+                              missing);
+}
+
+static enum pando_status copy_value_co(struct sherman *self, const struct node_entry *entry,
+                                       struct engine_part *part, blob_ref *missing)
+{
+    if ((entry->flags & NODE_FLAG_BLOB) != 0)
+        return copy_blob_co(self, entry, part, missing);
+    size_t size = entry->value.size;
+    size_t left = part->offset < size ? size - part->offset : 0;
+    part->reference = 0;
+    part->size = size;
+    part->got = left < part->capacity ? left : part->capacity;
+    if (part->got > 0)
+        memcpy(part->to, entry->value.data + part->offset, part->got);
     return PANDO_OK;
 }
 
 /* Where the pair is in its leaf, which is read into bytes. */
-static enum pando_status look_co(struct sherman *self, struct slice key, uint8_t *bytes,
-                                 enum leaf_find *found, struct leaf_slot *slot)
+static enum pando_status find_pair_co(struct sherman *self, struct slice key, uint8_t *bytes,
+                                      enum leaf_find *found, struct leaf_slot *slot)
 {
     struct sherman_table *table = self->table;
-    struct sherman_target target = {.key = key};
+    struct blink_target target = {.key = key};
     struct node_header header;
-    fabric_address at = sherman_leaf_at_once_co(self, key, bytes);
+    fabric_address at = blink_read_cached_leaf_co(&self->blink, key, bytes);
 
-    if (at != 0 && table->on.fences && leaf_find_word(&table->layout, at, bytes, key, NULL, slot)) {
-        sherman_count_own(&self->hits);
+    if (at != 0 && table->blink.on.fences &&
+        leaf_find_word(&table->blink.layout, at, bytes, key, NULL, slot)) {
+        blink_count_own(&self->blink.hits);
         *found = LEAF_FOUND;
         return PANDO_OK;
     }
-    enum pando_status status = sherman_find_from_co(self, &target, at, bytes, &header);
+    enum pando_status status = blink_find_after_read_co(&self->blink, &target, at, bytes, &header);
     if (status == PANDO_OK)
-        *found = leaf_find(&table->layout, &header, bytes, key, slot);
+        *found = leaf_find(&table->blink.layout, &header, bytes, key, slot);
     return status;
 }
 
-enum pando_status sherman_get_co(struct engine *engine, struct slice key, void *value,
-                                 size_t capacity, size_t *size)
+static enum pando_status read_co(struct sherman *self, struct slice key, struct engine_part *part)
 {
-    struct sherman *self = sherman_of(engine);
-    struct scratch *scratch = scratch_take(self);
+    struct blink_scratch *scratch = blink_scratch_take(&self->blink);
     unsigned looks = 0;
     blob_ref missing = 0;
     enum pando_status status;
@@ -60,7 +64,7 @@ enum pando_status sherman_get_co(struct engine *engine, struct slice key, void *
     do {
         enum leaf_find found;
         struct leaf_slot slot;
-        status = look_co(self, key, scratch->node, &found, &slot);
+        status = find_pair_co(self, key, scratch->node, &found, &slot);
         if (status != PANDO_OK)
             break;
         if (found == LEAF_ABSENT) {
@@ -68,12 +72,20 @@ enum pando_status sherman_get_co(struct engine *engine, struct slice key, void *
             break;
         }
         if (found == LEAF_FOUND) {
-            status = copy_value_co(self, &slot.entry, value, capacity, size, &missing);
+            status = copy_value_co(self, &slot.entry, part, &missing);
             if (status != PANDO_STALE)
                 break;
         }
-        status = sherman_torn_co(self, key, &looks);
+        status = sherman_retry_torn_co(self, key, &looks);
     } while (status == PANDO_OK);
-    scratch_give(self, scratch);
+    blink_scratch_give(&self->blink, scratch);
     return status;
+}
+
+enum pando_status sherman_part_co(struct engine *engine, struct slice key, struct engine_part *part)
+{
+    struct sherman *self = sherman_of(engine);
+    if (part->reference == 0)
+        return read_co(self, key, part);
+    return blob_read_again_co(self->base.session, self->table->blink.id, key, part);
 }

@@ -1,12 +1,12 @@
 /*
  * leaf.c - changing one pair: lock its leaf, look, write as little as possible, unlock.
  *
- * What a writer's death leaves at each point, and who mends it:
+ * What a writer's death leaves at each point, and who repairs it:
  *   before the first write    a lock: released by recovery
  *   an update of one word     a cell whose check is wrong and whose payload is the old or the new
  *   one:
  *                             repaired by whoever meets it under the lock, which recovery has
- *                             marked (leaf_repair, R9)
+ *                             marked (leaf_repair, rule lock-word)
  *   any other update          an intent: redone by recovery before it releases the lock
  *   an insertion              its header word is written last: before it, the slot is still empty
  */
@@ -16,19 +16,34 @@
 #include "base/assert.h"
 #include "tree/sherman/sherman_int.h"
 
+/* The stacks of a loop's tasks share a first-level cache, so a change touches as little of its own as it can:
+ * its usual steps are one function, and what it seldom does keeps nothing in that function's frame. */
+#define USUAL inline __attribute__((always_inline))
+#define RARE  __attribute__((noinline))
+
 static const uint64_t zero;
+
+/* What is wanted of a leaf. */
+enum change_kind {
+    CHANGE_MODIFY, /* what fn says */
+    CHANGE_SWAP,   /* what swap says */
+    CHANGE_REPAIR, /* nothing but that no cell is torn */
+};
 
 /* One operation on one leaf, under its lock. */
 struct change {
     struct sherman *self;
-    struct scratch *scratch;
-    struct sherman_lock lock;
+    struct blink_scratch *scratch;
+    struct blink_lock lock;
     struct node_header header;
     struct slice key;
-    unsigned how;        /* ENGINE_BLIND, ENGINE_ANYWHERE */
-    engine_modify_fn fn; /* NULL: see sherman_mend_co */
+    enum change_kind kind;
+    unsigned how; /* ENGINE_BLIND, ENGINE_ANYWHERE */
+    engine_modify_fn fn;
     void *context;
-    bool looked;   /* found and slot are known with the lock */
+    const struct engine_swap *swap;
+    enum pando_status answer; /* to a swap; else OK */
+    bool looked;              /* found and slot are known with the lock */
     bool headless; /* where the leaf should be there was no valid header, in spite of the lock */
     bool reread;   /* a cell was invalid under the lock once, and is read again */
     enum leaf_find found;
@@ -43,10 +58,10 @@ enum { ADOPTED_MAX = 4 };
 /* Writes of single cells, by the holder and those it adopts: each is complete in itself, so that
  * they need no intent. The cells lie in scratch->image. */
 struct cells {
-    struct fabric_op ops[2 * (ADOPTED_MAX + 1) + 1];
-    uint32_t count, used_bytes;
     struct local_lock_waiter *adopted[ADOPTED_MAX];
     uint32_t adopted_count;
+    uint32_t count, used_bytes;
+    struct fabric_op ops[2 * (ADOPTED_MAX + 1) + 1];
 };
 
 static uint64_t leaf_offset(const struct change *change)
@@ -62,18 +77,17 @@ static enum pando_status commit_with_intent_co(struct change *change, uint32_t o
                                                const uint8_t *image, uint32_t size)
 {
     struct sherman *self = change->self;
-    struct pool *pool = self->table->pool;
+    struct pool *pool = self->table->blink.pool;
     struct intent_builder builder;
     fabric_address slot = 0;
     fabric_address at = change->header.address + offset;
     struct fabric_op ops[5];
     uint32_t count = 0;
 
-    if (self->table->on.intents) {
-        enum pando_status status =
-            pool_intent_take_co(self->base.session, fabric_address_node(at), &slot);
+    if (self->table->blink.on.intents) {
+        enum pando_status status = pool_intent_take_co(self->base.session, pool_bank(at), &slot);
         if (status != PANDO_OK) {
-            enum pando_status released = sherman_unlock_co(self, &change->lock);
+            enum pando_status released = blink_unlock_co(&self->blink, &change->lock);
             (void)released;
             return status;
         }
@@ -87,7 +101,7 @@ static enum pando_status commit_with_intent_co(struct change *change, uint32_t o
     ops[count++] = fabric_write(leaf_offset(change) + offset, image, size);
     if (slot != 0)
         ops[count++] = fabric_write(fabric_address_offset(slot), &zero, sizeof(zero));
-    enum pando_status status = sherman_commit_co(self, &change->lock, ops, count);
+    enum pando_status status = blink_commit_co(&self->blink, &change->lock, ops, count);
     if (slot != 0 && status == PANDO_OK)
         pool_intent_give(self->base.session, slot);
     return status;
@@ -95,49 +109,50 @@ static enum pando_status commit_with_intent_co(struct change *change, uint32_t o
 
 /* The whole leaf, sorted, as the paper's baseline writes it: no intent, as the baseline has none.
  * */
-static enum pando_status commit_whole_leaf_co(struct change *change, uint32_t count)
+static RARE enum pando_status commit_whole_leaf_co(struct change *change, uint32_t count)
 {
     struct sherman *self = change->self;
-    struct scratch *scratch = change->scratch;
+    struct blink_scratch *scratch = change->scratch;
     struct node_header header = change->header;
     struct fabric_op ops[3];
 
     header.version++;
-    leaf_build(&self->table->layout, &header, scratch->entries, count, scratch->image);
-    ops[0] = fabric_write(leaf_offset(change), scratch->image, self->table->layout.node_bytes);
-    return sherman_commit_co(self, &change->lock, ops, 1);
+    leaf_build(&self->table->blink.layout, &header, scratch->entries, count, scratch->image);
+    ops[0] =
+        fabric_write(leaf_offset(change), scratch->image, self->table->blink.layout.node_bytes);
+    return blink_commit_co(&self->blink, &change->lock, ops, 1);
 }
 
-/* R19: under the lock nobody is changing the leaf, so a cell that is invalid was left by a holder that
- * died, or is damaged. Mends no more cells than the lock word says that holders have died. AGAIN: mended,
- * or to be read once more. */
-static enum pando_status repair_co(struct change *change)
+/* proven-repair (R19): under the lock nobody is changing the leaf, so a cell that is invalid was
+ * left by a holder that died, or is damaged. Repairs no more cells than the lock word says that
+ * holders have died. AGAIN: repaired, or to be read once more. */
+static RARE enum pando_status repair_co(struct change *change)
 {
     struct sherman *self = change->self;
-    const struct node_layout *layout = &self->table->layout;
+    const struct node_layout *layout = &self->table->blink.layout;
     uint8_t *image = change->scratch->image;
     unsigned deaths = self->table->on.proof ? pool_lock_deaths(change->lock.global.word)
                                             : POOL_LOCK_DEATHS_MAX; /* broken on purpose */
 
     memcpy(image, change->scratch->node, layout->node_bytes);
-    int mended = leaf_repair(layout, &change->header, image, deaths);
-    if (mended > 0) {
-        change->lock.last = LAST_MENDS;
-        change->lock.mended = (uint8_t)mended;
+    int repaired = leaf_repair(layout, &change->header, image, deaths);
+    if (repaired > 0) {
+        change->lock.last = LAST_REPAIRS;
+        change->lock.repaired = (uint8_t)repaired;
         change->lock.known = NULL;
-        sherman_count(&self->table->repairs);
+        blink_count(&self->table->repairs);
         enum pando_status status = commit_with_intent_co(change, 0, image, layout->node_bytes);
         return status == PANDO_OK ? PANDO_AGAIN : status;
     }
-    enum pando_status released = sherman_unlock_co(self, &change->lock);
+    enum pando_status released = blink_unlock_co(&self->blink, &change->lock);
     if (released != PANDO_OK)
         return released;
     if (!change->reread) {
         change->reread = true;
         return PANDO_AGAIN;
     }
-    return sherman_damaged(self, change->header.address, change->key,
-                           "a cell that no dead writer can have left");
+    return blink_damaged(&self->blink, change->header.address, change->key,
+                         "a cell that no dead writer can have left");
 }
 
 /* ---- storing --------------------------------------------------------------------------------- */
@@ -147,8 +162,8 @@ static bool entries_with(struct change *change, const struct node_entry *entry, 
                          bool *last)
 {
     struct node_entry *entries = change->scratch->entries;
-    if (!leaf_entries(&change->self->table->layout, &change->header, change->scratch->node, entries,
-                      count))
+    if (!leaf_entries(&change->self->table->blink.layout, &change->header, change->scratch->node,
+                      entries, count))
         return false;
     uint32_t at = 0;
     while (at < *count && slice_compare(entries[at].key, change->key) < 0)
@@ -168,7 +183,7 @@ static bool entries_with(struct change *change, const struct node_entry *entry, 
     return true;
 }
 
-static enum pando_status rewrite_co(struct change *change, const struct node_entry *entry)
+static RARE enum pando_status rewrite_co(struct change *change, const struct node_entry *entry)
 {
     uint32_t count;
     bool last = false;
@@ -204,7 +219,7 @@ static void cells_add(const struct change *change, struct cells *cells, uint32_t
 /* Where the next cell is built; NULL: there is no room. */
 static uint8_t *cells_room(struct change *change, struct cells *cells, uint32_t bytes)
 {
-    if (bytes > change->self->table->layout.node_bytes - cells->used_bytes)
+    if (bytes > change->self->table->blink.layout.node_bytes - cells->used_bytes)
         return NULL;
     cells->used_bytes += bytes;
     return change->scratch->image + cells->used_bytes - bytes;
@@ -215,7 +230,7 @@ static uint8_t *cells_room(struct change *change, struct cells *cells, uint32_t 
 static bool cells_store(struct change *change, struct cells *cells, enum leaf_find found,
                         const struct leaf_slot *slot, const struct node_entry *entry)
 {
-    const struct node_layout *layout = &change->self->table->layout;
+    const struct node_layout *layout = &change->self->table->blink.layout;
     uint32_t key_size = (uint32_t)entry->key.size, value_size = (uint32_t)entry->value.size;
     uint32_t offset = slot->offset, bytes = slot->bytes;
     uint8_t *node = change->scratch->node;
@@ -242,7 +257,8 @@ static bool cells_store(struct change *change, struct cells *cells, enum leaf_fi
 
 static bool cells_remove(struct change *change, struct cells *cells, const struct leaf_slot *slot)
 {
-    uint64_t word = leaf_cleared_word(&change->self->table->layout, &change->header, slot->bytes);
+    uint64_t word =
+        leaf_cleared_word(&change->self->table->blink.layout, &change->header, slot->bytes);
     uint8_t *cleared = cells_room(change, cells, sizeof(word));
     if (cleared == NULL)
         return false;
@@ -260,7 +276,7 @@ static bool adopt_one(struct change *change, struct cells *cells, struct change 
 
     if (!node_covers(&change->header, other->key))
         return false;
-    enum leaf_find found = leaf_find(&change->self->table->layout, &change->header,
+    enum leaf_find found = leaf_find(&change->self->table->blink.layout, &change->header,
                                      change->scratch->node, other->key, &slot);
     if (found == LEAF_TORN || (found == LEAF_FOUND && (slot.entry.flags & NODE_FLAG_BLOB) != 0))
         return false;
@@ -286,36 +302,36 @@ static void adopt(struct change *change, struct cells *cells)
     struct local_lock_waiter *waiter;
 
     while (cells->adopted_count < ADOPTED_MAX &&
-           (waiter = local_lock_adopt(table->locks, &change->lock.local, change->header.address)) !=
-               NULL) {
+           (waiter = local_lock_adopt(table->blink.locks, &change->lock.local,
+                                      change->header.address)) != NULL) {
         if (!adopt_one(change, cells, local_lock_work(waiter))) {
-            local_lock_put_back(table->locks, &change->lock.local, waiter);
+            local_lock_put_back(table->blink.locks, &change->lock.local, waiter);
             break;
         }
         cells->adopted[cells->adopted_count++] = waiter;
     }
 }
 
-static enum pando_status cells_commit_co(struct change *change, struct cells *cells)
+static USUAL enum pando_status cells_commit_co(struct change *change, struct cells *cells)
 {
     struct sherman_table *table = change->self->table;
 
-    if (table->on.adopt && table->on.hierarchical && table->on.twolevel)
+    if (table->on.adopt && table->blink.on.hierarchical && table->on.twolevel)
         adopt(change, cells);
     enum pando_status status =
-        sherman_commit_co(change->self, &change->lock, cells->ops, cells->count);
+        blink_commit_co(&change->self->blink, &change->lock, cells->ops, cells->count);
     for (uint32_t i = 0; i < cells->adopted_count; i++) {
         struct change *other = local_lock_work(cells->adopted[i]);
         other->adopted = status;
-        local_lock_done(table->locks, &change->lock.local, cells->adopted[i]);
+        local_lock_done(table->blink.locks, &change->lock.local, cells->adopted[i]);
     }
     return status;
 }
 
 /* More than one cell, or more of one than a word. */
-static enum pando_status update_large_co(struct change *change, const struct node_entry *entry)
+static RARE enum pando_status update_large_co(struct change *change, const struct node_entry *entry)
 {
-    const struct node_layout *layout = &change->self->table->layout;
+    const struct node_layout *layout = &change->self->table->blink.layout;
     const struct leaf_slot *slot = &change->slot;
     uint8_t *cell = change->scratch->image;
 
@@ -326,7 +342,26 @@ static enum pando_status update_large_co(struct change *change, const struct nod
     return commit_with_intent_co(change, slot->offset, cell, slot->bytes);
 }
 
-static enum pando_status store_co(struct change *change, struct slice value)
+/* A pair as it is to lie in the leaf. */
+static USUAL enum pando_status store_entry_co(struct change *change, struct node_entry *entry)
+{
+    struct sherman *self = change->self;
+    if (!self->table->on.twolevel) {
+        uint32_t count;
+        bool last = false;
+        if (entries_with(change, entry, &count, &last) &&
+            leaf_fits(&self->table->blink.layout, &change->header, change->scratch->entries, count))
+            return commit_whole_leaf_co(change, count);
+        return rewrite_co(change, entry);
+    }
+    struct cells cells;
+    cells_begin(&cells);
+    if (cells_store(change, &cells, change->found, &change->slot, entry))
+        return cells_commit_co(change, &cells);
+    return change->found == LEAF_FOUND ? update_large_co(change, entry) : rewrite_co(change, entry);
+}
+
+static USUAL enum pando_status store_co(struct change *change, struct slice value)
 {
     struct sherman *self = change->self;
     const struct engine_shape *shape = &self->table->base.shape;
@@ -338,33 +373,20 @@ static enum pando_status store_co(struct change *change, struct slice value)
         value.size > ENGINE_VALUE_MAX)
         status = PANDO_TOO_LARGE;
     if (status == PANDO_OK && value.size > shape->value_inline) {
-        status = blob_write_co(self->base.session, self->table->id, change->key, value,
+        status = blob_write_co(self->base.session, self->table->blink.id, change->key, value,
                                &change->new_blob);
         blob_word = change->new_blob;
         entry.value = slice_of(&blob_word, sizeof(blob_word));
         entry.flags = NODE_FLAG_BLOB;
     }
     if (status != PANDO_OK) {
-        enum pando_status released = sherman_unlock_co(self, &change->lock);
+        enum pando_status released = blink_unlock_co(&self->blink, &change->lock);
         return released == PANDO_OK ? status : released;
     }
-    if (!self->table->on.twolevel) {
-        uint32_t count;
-        bool last = false;
-        if (entries_with(change, &entry, &count, &last) &&
-            leaf_fits(&self->table->layout, &change->header, change->scratch->entries, count))
-            return commit_whole_leaf_co(change, count);
-        return rewrite_co(change, &entry);
-    }
-    struct cells cells;
-    cells_begin(&cells);
-    if (cells_store(change, &cells, change->found, &change->slot, &entry))
-        return cells_commit_co(change, &cells);
-    return change->found == LEAF_FOUND ? update_large_co(change, &entry)
-                                       : rewrite_co(change, &entry);
+    return store_entry_co(change, &entry);
 }
 
-static enum pando_status remove_co(struct change *change)
+static RARE enum pando_status remove_co(struct change *change)
 {
     struct cells cells;
 
@@ -395,10 +417,11 @@ static enum pando_status old_value_co(struct change *change, struct slice *old)
     *old = slice_of(NULL, 0);
     if ((change->how & ENGINE_BLIND) != 0)
         return PANDO_OK;
-    uint16_t table = change->self->table->id;
+    uint16_t table = change->self->table->blink.id;
+    uint64_t most = (change->how & ENGINE_SHORT) != 0 ? ENGINE_SHORT_MAX : ENGINE_VALUE_MAX;
     struct blob_buffer buffer = {0};
     enum pando_status status = blob_fetch_co(change->self->base.session, table, entry->key,
-                                             change->old_blob, &buffer, old);
+                                             change->old_blob, most, &buffer, old);
     free(change->scratch->value);
     change->scratch->value = buffer.bytes;
     /* Under the lock: it is not freed meanwhile. */
@@ -406,7 +429,7 @@ static enum pando_status old_value_co(struct change *change, struct slice *old)
     return status == PANDO_STALE ? blob_missing(table, change->old_blob, &missing) : status;
 }
 
-static enum pando_status decide_co(struct change *change)
+static USUAL enum pando_status decide_co(struct change *change)
 {
     struct sherman *self = change->self;
     struct slice old = {0};
@@ -415,7 +438,7 @@ static enum pando_status decide_co(struct change *change)
     if (change->found == LEAF_FOUND)
         status = old_value_co(change, &old);
     if (status != PANDO_OK) {
-        enum pando_status released = sherman_unlock_co(self, &change->lock);
+        enum pando_status released = blink_unlock_co(&self->blink, &change->lock);
         return released == PANDO_OK ? status : released;
     }
     struct engine_change wanted =
@@ -431,78 +454,129 @@ static enum pando_status decide_co(struct change *change)
         break;
     }
     change->old_blob = 0;
-    return sherman_unlock_co(self, &change->lock);
+    return blink_unlock_co(&self->blink, &change->lock);
+}
+
+/* Whether the key is as a swap expects it. */
+static bool as_expected(const struct change *change)
+{
+    const struct engine_swap *swap = change->swap;
+    const struct node_entry *entry = &change->slot.entry;
+    bool found = change->found == LEAF_FOUND;
+    bool blob = found && (entry->flags & NODE_FLAG_BLOB) != 0;
+    switch (swap->expect) {
+    case ENGINE_EXPECT_NOTHING:
+        return true;
+    case ENGINE_EXPECT_ABSENT:
+        return !found;
+    case ENGINE_EXPECT_REFERENCE:
+        return blob && memcmp(entry->value.data, &swap->expected_reference,
+                              sizeof(swap->expected_reference)) == 0;
+    default:
+        return found && !blob && slice_equal(entry->value, swap->expected);
+    }
+}
+
+static RARE enum pando_status swap_co(struct change *change)
+{
+    const struct engine_swap *swap = change->swap;
+    const struct node_entry *old = &change->slot.entry;
+    bool found = change->found == LEAF_FOUND;
+    uint64_t word = swap->staged;
+
+    change->answer = !as_expected(change) ? PANDO_STALE : PANDO_OK;
+    if (change->answer == PANDO_OK && swap->staged == 0)
+        change->answer = found ? PANDO_OK : PANDO_NOT_FOUND;
+    else if (change->answer == PANDO_OK && swap->mode == ENGINE_INSERT && found)
+        change->answer = PANDO_EXISTS;
+    else if (change->answer == PANDO_OK && swap->mode == ENGINE_UPDATE && !found)
+        change->answer = PANDO_NOT_FOUND;
+    if (change->answer != PANDO_OK)
+        return blink_unlock_co(&change->self->blink, &change->lock);
+    if (found && (old->flags & NODE_FLAG_BLOB) != 0)
+        memcpy(&change->old_blob, old->value.data, sizeof(change->old_blob));
+    if (swap->staged == 0)
+        return remove_co(change);
+    struct node_entry entry = {
+        .key = change->key, .value = slice_of(&word, sizeof(word)), .flags = NODE_FLAG_BLOB};
+    return store_entry_co(change, &entry);
 }
 
 /* Nothing is wanted but that the leaf is whole. */
-static enum pando_status mend_co(struct change *change)
+static RARE enum pando_status repair_if_torn_co(struct change *change)
 {
     uint32_t count;
-    if (!leaf_entries(&change->self->table->layout, &change->header, change->scratch->node,
+    if (!leaf_entries(&change->self->table->blink.layout, &change->header, change->scratch->node,
                       change->scratch->entries, &count))
         return repair_co(change);
-    return sherman_unlock_co(change->self, &change->lock);
+    return blink_unlock_co(&change->self->blink, &change->lock);
 }
 
 /* With the leaf locked and read. AGAIN: start over. */
-static enum pando_status locked_co(struct change *change)
+static USUAL enum pando_status change_locked_leaf_co(struct change *change)
 {
     struct sherman *self = change->self;
-    if (change->fn == NULL)
-        return mend_co(change);
+    if (change->kind == CHANGE_REPAIR)
+        return repair_if_torn_co(change);
     if (!change->looked)
-        change->found = leaf_find(&self->table->layout, &change->header, change->scratch->node,
-                                  change->key, &change->slot);
+        change->found = leaf_find(&self->table->blink.layout, &change->header,
+                                  change->scratch->node, change->key, &change->slot);
     if (change->found == LEAF_TORN)
         return repair_co(change);
-    return decide_co(change);
+    return change->kind == CHANGE_SWAP ? swap_co(change) : decide_co(change);
 }
 
 /* Whether the leaf that was read there is the key's; mostly also where its pair is. */
-static enum sherman_fit look(struct change *change, fabric_address address)
+static enum blink_fit inspect_leaf(struct change *change, fabric_address address)
 {
     const struct sherman_table *table = change->self->table;
     const uint8_t *bytes = change->scratch->node;
-    struct sherman_target target = {.key = change->key};
+    struct blink_target target = {.key = change->key};
 
-    change->looked = table->on.fences && leaf_find_word(&table->layout, address, bytes, change->key,
-                                                        &change->header, &change->slot);
+    change->looked =
+        table->blink.on.fences && leaf_find_word(&table->blink.layout, address, bytes, change->key,
+                                                 &change->header, &change->slot);
     if (change->looked) {
         change->found = LEAF_FOUND;
         return FIT;
     }
-    change->headless = !node_header_read(&table->layout, address, bytes, &change->header);
+    change->headless = !node_header_read(&table->blink.layout, address, bytes, &change->header);
     if (change->headless || change->header.level != 0)
         return FIT_NOT;
-    return sherman_fits(change->self, &target, &change->header);
+    return blink_fits(&change->self->blink, &target, &change->header);
 }
 
 /* The locked node is unlinked, but the sibling pointer that was just read refers to it: whoever split has
- * not come to say so (R21). Whether it is linked now. */
+ * not come to say so (rule unlinked-sibling). Whether it is linked now. */
 static bool link_co(struct change *change, fabric_address address, uint64_t pointer_ns)
 {
     struct sherman *self = change->self;
     return pool_recent(pointer_ns) &&
-           node_unlinked(&self->table->layout, address, change->scratch->node, &change->header) &&
-           sherman_link_co(self, address, change->scratch->node) == PANDO_OK;
+           node_unlinked(&self->table->blink.layout, address, change->scratch->node,
+                         &change->header) &&
+           blink_link_co(&self->blink, address, change->scratch->node) == PANDO_OK;
 }
 
 /* Locks the leaf that covers the key, moving right where it has to. AGAIN: misled. */
-static enum pando_status lock_leaf_co(struct change *change, fabric_address address)
+static USUAL enum pando_status lock_leaf_co(struct change *change, fabric_address address)
 {
     struct sherman *self = change->self;
-    void *work = (change->how & ENGINE_ANYWHERE) != 0 ? change : NULL;
+    const struct sherman_switches *on = &self->table->on;
+    struct blink_lock_options options = {
+        .alone = on->alone,
+        .work = on->adopt && (change->how & ENGINE_ANYWHERE) != 0 ? change : NULL,
+    };
     enum { MOVES_MAX = 64 };
     uint64_t pointer_ns = 0; /* when the address was the locked left neighbour's sibling */
 
     for (int moves = 0; moves < MOVES_MAX; moves++) {
-        enum pando_status status =
-            sherman_lock_leaf_co(self, address, change->scratch->node, work, &change->lock);
+        enum pando_status status = blink_lock_with_co(&self->blink, address, change->scratch->node,
+                                                      &options, &change->lock);
         if (status != PANDO_OK || change->lock.local.done)
             return status;
-        enum sherman_fit fit;
+        enum blink_fit fit;
         do
-            fit = look(change, address);
+            fit = inspect_leaf(change, address);
         while (fit == FIT_NOT && change->headless && moves > 0 &&
                link_co(change, address, pointer_ns));
         if (fit == FIT) {
@@ -512,27 +586,27 @@ static enum pando_status lock_leaf_co(struct change *change, fabric_address addr
         address = change->header.sibling;
         if (fit == FIT_RIGHT)
             pointer_ns = rt_coarse_ns();
-        status = sherman_unlock_co(self, &change->lock);
+        status = blink_unlock_co(&self->blink, &change->lock);
         if (status != PANDO_OK)
             return status;
         if (fit == FIT_NOT || address == 0)
             return PANDO_AGAIN;
-        index_cache_drop(self->table->cache, 1, change->key);
+        index_cache_drop(self->table->blink.cache, 1, change->key);
     }
     return PANDO_AGAIN;
 }
 
-static enum pando_status once_co(struct change *change)
+static USUAL enum pando_status try_change_co(struct change *change)
 {
     struct sherman *self = change->self;
     fabric_address address;
     enum pando_status status =
-        sherman_locate_co(self, change->key, 0, change->scratch->node, &address);
+        blink_locate_co(&self->blink, change->key, 0, change->scratch->node, &address);
     if (status == PANDO_OK)
         status = lock_leaf_co(change, address);
     if (status != PANDO_OK)
         return status;
-    return change->lock.local.done ? change->adopted : locked_co(change);
+    return change->lock.local.done ? change->adopted : change_locked_leaf_co(change);
 }
 
 /* What the change made superfluous. */
@@ -542,69 +616,103 @@ static void clean_up_co(struct change *change, enum pando_status status)
     enum pando_status freed = PANDO_OK;
 
     if (status == PANDO_OK && change->old_blob != 0)
-        freed = blob_free_co(self->base.session, self->table->id, change->old_blob);
+        freed = blob_free_co(self->base.session, self->table->blink.id, change->old_blob);
     if (status != PANDO_OK && status != PANDO_UNKNOWN && change->new_blob != 0)
-        freed = blob_free_co(self->base.session, self->table->id, change->new_blob);
-    (void)freed; /* it is swept when this member is gone */
+        freed = blob_free_co(self->base.session, self->table->blink.id, change->new_blob);
+    (void)freed; /* what could not be reached stays until the table is dropped */
     if (status == PANDO_OK && change->shrunk && self->table->on.merge)
-        sherman_merge_co(self, 0, change->key);
+        blink_merge_co(&self->blink, 0, change->key);
+}
+
+/* Prepares another try of a change. Not OK: there is to be none, and this is how the change ends. */
+static RARE enum pando_status prepare_retry_co(struct change *change, struct pool_retry *retry)
+{
+    struct sherman *self = change->self;
+    struct blink_target target = {.key = change->key};
+    struct node_header header;
+
+    enum pando_status status = blink_restart_co(&self->blink, &target, retry);
+    if (status == PANDO_OK && change->headless && retry->count > 1) /* knows damage */
+        status = blink_find_co(&self->blink, &target, change->scratch->node, &header);
+    return status;
+}
+
+/* Until it is done or cannot be; the change says what is wanted. */
+static USUAL enum pando_status change_co(struct change *change)
+{
+    struct pool_retry retry = {0};
+    enum pando_status status;
+
+    for (;;) {
+        change_begin(change);
+        status = try_change_co(change);
+        clean_up_co(change, status);
+        if (status != PANDO_AGAIN && status != PANDO_STALE)
+            break;
+        status = prepare_retry_co(change, &retry);
+        if (status != PANDO_OK)
+            break;
+    }
+    return status;
+}
+
+/* The caller has filled in `how` and what belongs to that kind. */
+static enum pando_status run_change_co(struct change *change, struct sherman *self,
+                                       enum change_kind kind, struct slice key)
+{
+    rt_charge(RT_COST_OPERATION);
+    rt_charge(RT_COST_WRITE); /* before the lock is held, not while others wait for it */
+    struct blink_scratch *scratch = blink_scratch_take(&self->blink);
+    if (scratch == NULL)
+        return PANDO_NO_MEMORY;
+    change->self = self;
+    change->scratch = scratch;
+    change->key = key;
+    change->kind = kind;
+    change->answer = PANDO_OK;
+    change->reread = false;
+    enum pando_status status = change_co(change);
+    blink_scratch_give(&self->blink, scratch);
+    return status == PANDO_OK ? change->answer : status;
 }
 
 enum pando_status sherman_modify_co(struct engine *engine, struct slice key, unsigned how,
                                     engine_modify_fn fn, void *context)
 {
-    struct sherman *self = sherman_of(engine);
-    struct sherman_target target = {.key = key};
-    struct pool_retry retry = {0};
-    enum pando_status status;
-
-    rt_charge(RT_COST_OPERATION);
-    rt_charge(RT_COST_WRITE); /* before the lock is held, not while others wait for it */
-    struct scratch *scratch = scratch_take(self);
-    if (scratch == NULL)
-        return PANDO_NO_MEMORY;
     struct change change;
-    change.self = self;
-    change.scratch = scratch;
-    change.key = key;
     change.how = how;
     change.fn = fn;
     change.context = context;
-    change.reread = false;
-    for (;;) {
-        change_begin(&change);
-        status = once_co(&change);
-        clean_up_co(&change, status);
-        if (status != PANDO_AGAIN && status != PANDO_STALE)
-            break;
-        status = sherman_misled_co(self, &target, &retry);
-        if (status == PANDO_OK && change.headless && retry.count > 1) {
-            struct node_header header;
-            status = sherman_find_co(self, &target, scratch->node, &header); /* knows damage */
-        }
-        if (status != PANDO_OK)
-            break;
-    }
-    scratch_give(self, scratch);
-    return status;
+    return run_change_co(&change, sherman_of(engine), CHANGE_MODIFY, key);
 }
 
-enum pando_status sherman_mend_co(struct sherman *self, struct slice key)
+enum pando_status sherman_swap_co(struct engine *engine, struct slice key,
+                                  const struct engine_swap *swap)
 {
-    return sherman_modify_co(&self->base, key, 0, NULL, NULL);
+    struct change change;
+    change.how = 0;
+    change.swap = swap;
+    return run_change_co(&change, sherman_of(engine), CHANGE_SWAP, key);
 }
 
-enum pando_status sherman_torn_co(struct sherman *self, struct slice key, unsigned *looks)
+enum pando_status sherman_repair_leaf_co(struct sherman *self, struct slice key)
+{
+    struct change change;
+    change.how = 0;
+    return run_change_co(&change, self, CHANGE_REPAIR, key);
+}
+
+enum pando_status sherman_retry_torn_co(struct sherman *self, struct slice key, unsigned *looks)
 {
     enum { LOOKS_MAX = 64, DOUBLINGS = 6 };
     unsigned look = (*looks)++;
 
-    sherman_count(&self->table->rereads);
+    blink_count(&self->table->blink.rereads);
     if (look == LOOKS_MAX)
         return PANDO_TIMEOUT;
     if (look == LOOKS_MAX / 2)
-        return sherman_mend_co(self, key);
-    if (look > 0)
+        return sherman_repair_leaf_co(self, key);
+    if (look > 0) /* its writer may be another process */
         rt_sleep_co(RT_NS_PER_US << (look < DOUBLINGS ? look : DOUBLINGS));
     return PANDO_OK;
 }

@@ -1,6 +1,6 @@
 /*
- * scan.c - leaf after leaf, by key (R23). The next leaves that the cache knows of are read at the
- * same time; they count only if each begins where the one before it ended.
+ * scan.c - leaf after leaf, by key (rule scan-by-key). The next leaves that the cache knows of are
+ * read at the same time; they count only if each begins where the one before it ended.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@ enum { AHEAD_MAX = 16 };
 
 struct scan {
     struct sherman *self;
-    struct scratch *scratch;
+    struct blink_scratch *scratch;
     const struct engine_range *range;
     engine_scan_fn fn;
     void *context;
@@ -39,13 +39,14 @@ static void cursor_set(struct scan *scan, struct slice key)
     scan->cursor_size = key.size;
 }
 
-/* Reads a long value. A leaf with many of them is read again when it has become old (R22). AGAIN: it has, or
- * the blob is gone: read the leaf again. */
+/* Reads a long value. A leaf with many of them is read again when it has become old
+ * (rule stale-read-limit). AGAIN: it has, or the blob is gone: read the leaf again. */
 static enum pando_status value_co(struct scan *scan, const struct node_entry *entry,
                                   struct slice *value)
 {
     struct pool_session *session = scan->self->base.session;
-    uint16_t table = scan->self->table->id;
+    uint16_t table = scan->self->table->blink.id;
+    uint64_t most = scan->range->values == ENGINE_SCAN_SHORT ? ENGINE_SHORT_MAX : ENGINE_VALUE_MAX;
     blob_ref blob;
 
     if (scan->range->values == ENGINE_SCAN_KEYS) {
@@ -58,14 +59,18 @@ static enum pando_status value_co(struct scan *scan, const struct node_entry *en
     enum pando_status status =
         scan->range->values == ENGINE_SCAN_GLANCE
             ? blob_glance_co(session, table, entry->key, blob, &scan->value, value)
-            : blob_fetch_co(session, table, entry->key, blob, &scan->value, value);
+        : scan->range->values == ENGINE_SCAN_FRONTS
+            ? blob_front_co(session, table, entry->key, blob, &scan->value, value)
+            : blob_fetch_co(session, table, entry->key, blob, most, &scan->value, value);
+    if (status == PANDO_RANGE)
+        status = PANDO_OK; /* the size alone */
     if (status == PANDO_STALE)
         status = blob_missing(table, blob, &scan->missing);
     return status == PANDO_STALE ? PANDO_AGAIN : status;
 }
 
 /* Gives one pair to the caller. AGAIN: read the leaf again. */
-static enum pando_status give_co(struct scan *scan, const struct node_entry *entry)
+static enum pando_status deliver_pair_co(struct scan *scan, const struct node_entry *entry)
 {
     struct slice value = entry->value;
     if ((entry->flags & NODE_FLAG_BLOB) != 0) {
@@ -118,7 +123,7 @@ static enum pando_status take_forward_co(struct scan *scan, const struct node_he
     enum pando_status status = PANDO_OK;
     uint32_t count, i = 0;
 
-    if (!leaf_entries(&scan->self->table->layout, header, bytes, entries, &count))
+    if (!leaf_entries(&scan->self->table->blink.layout, header, bytes, entries, &count))
         return PANDO_AGAIN;
     scan->self->pairs_per_leaf = (scan->self->pairs_per_leaf * 3 + count + 3) / 4;
     bool bounded = reaches_beyond(scan, header);
@@ -129,7 +134,7 @@ static enum pando_status take_forward_co(struct scan *scan, const struct node_he
             scan->over = true;
             break;
         }
-        status = give_co(scan, &entries[i]);
+        status = deliver_pair_co(scan, &entries[i]);
         if (status != PANDO_OK)
             break;
         last = &entries[i];
@@ -147,44 +152,40 @@ static enum pando_status take_forward_co(struct scan *scan, const struct node_he
 
 /* Reads the leaves to the right of the one that covers the cursor, all at once; uses those that
  * tile. */
-static enum pando_status take_ahead_co(struct scan *scan, uint8_t *room, uint32_t most)
+static enum pando_status prefetch_leaves_co(struct scan *scan, uint8_t *room, uint32_t most)
 {
     struct sherman *self = scan->self;
-    uint32_t bytes = self->table->layout.node_bytes;
+    uint32_t bytes = self->table->blink.layout.node_bytes;
     fabric_address leaves[AHEAD_MAX];
-    struct fabric_list lists[AHEAD_MAX];
-    struct fabric_op reads[AHEAD_MAX];
+    struct pool_read reads[AHEAD_MAX];
     struct slice here = cursor_of(scan);
     enum pando_status status = PANDO_OK;
 
     /* The cursor is the low fence of the next leaf: ask for that one, too. */
     struct index_cache_hit hit;
-    if (!index_cache_find(self->table->cache, here, 0, false, &hit) || hit.child_level != 0)
+    if (!index_cache_find(&self->blink.reader, here, 0, false, &hit) || hit.child_level != 0)
         return PANDO_OK;
     leaves[0] = hit.child;
-    uint32_t count = 1 + index_cache_next_leaves(self->table->cache, here, leaves + 1, most - 1);
-    uint64_t posted_ns = rt_coarse_ns();
+    uint32_t count = 1 + index_cache_next_leaves(&self->blink.reader, here, leaves + 1, most - 1);
     for (uint32_t i = 0; i < count; i++) {
-        struct fabric_endpoint *endpoint =
-            pool_endpoint(self->base.session, fabric_address_node(leaves[i]));
-        reads[i] = fabric_read(fabric_address_offset(leaves[i]), room + (size_t)i * bytes, bytes);
-        lists[i] = (struct fabric_list){.ops = &reads[i], .count = 1};
-        fabric_post(endpoint, &lists[i]);
+        reads[i].address = leaves[i];
+        reads[i].to = room + (size_t)i * bytes;
+        reads[i].size = bytes;
     }
-    for (uint32_t i = 0; i < count; i++) {
-        enum pando_status done = fabric_wait_co(&lists[i]);
-        if (status == PANDO_OK)
-            status = done;
-    }
+    pool_reads_begin(self->base.session, reads, count);
+    pool_reads_wait_co(self->base.session, reads, count);
+    for (uint32_t i = 0; i < count && status == PANDO_OK; i++)
+        status = reads[i].status;
     for (uint32_t i = 0; i < count && status == PANDO_OK && !scan->over; i++) {
         struct node_header header;
         const uint8_t *leaf = room + (size_t)i * bytes;
         /* The one before it may have had blobs to wait for. */
-        if (!pool_recent(posted_ns) ||
-            !node_header_read(&self->table->layout, leaves[i], leaf, &header) || header.dead ||
-            header.level != 0 || (self->table->on.tiling && !node_covers(&header, cursor_of(scan))))
+        if (!pool_recent(reads[i].posted_ns) ||
+            !node_header_read(&self->table->blink.layout, leaves[i], leaf, &header) ||
+            header.dead || header.level != 0 ||
+            (self->table->on.tiling && !node_covers(&header, cursor_of(scan))))
             return PANDO_OK; /* resumed at the cursor */
-        scan->read_ns = posted_ns;
+        scan->read_ns = reads[i].posted_ns;
         status = take_forward_co(scan, &header, leaf);
         if (status == PANDO_AGAIN)
             return PANDO_OK;
@@ -193,14 +194,14 @@ static enum pando_status take_ahead_co(struct scan *scan, uint8_t *room, uint32_
 }
 
 /* How many leaves may be worth reading ahead. */
-static uint32_t ahead(const struct scan *scan)
+static uint32_t leaves_ahead(const struct scan *scan)
 {
-    if (!scan->self->table->on.cache)
+    if (!scan->self->table->blink.on.cache)
         return 0;
     if (scan->range->limit == 0)
         return AHEAD_MAX;
-    uint64_t per_leaf = scan->self->table->layout.fixed
-                            ? scan->self->table->layout.slot_count / 2 + 1
+    uint64_t per_leaf = scan->self->table->blink.layout.fixed
+                            ? scan->self->table->blink.layout.slot_count / 2 + 1
                             : scan->self->pairs_per_leaf; /* as leaves had lately */
     per_leaf = per_leaf == 0 ? 8 : per_leaf;
     uint64_t left = scan->range->limit - scan->given;
@@ -211,7 +212,7 @@ static uint32_t ahead(const struct scan *scan)
 static enum pando_status forward_co(struct scan *scan)
 {
     struct sherman *self = scan->self;
-    uint8_t *room = malloc((size_t)AHEAD_MAX * self->table->layout.node_bytes);
+    uint8_t *room = malloc((size_t)AHEAD_MAX * self->table->blink.layout.node_bytes);
     enum pando_status status = room == NULL ? PANDO_NO_MEMORY : PANDO_OK;
     unsigned looks = 0;
 
@@ -219,17 +220,17 @@ static enum pando_status forward_co(struct scan *scan)
         struct node_header header;
         uint8_t key[ENGINE_KEY_MAX];
         memcpy(key, scan->cursor, scan->cursor_size);
-        uint32_t most = ahead(scan);
+        uint32_t most = leaves_ahead(scan);
         if (most > 1) {
             size_t before_size = scan->cursor_size;
-            status = take_ahead_co(scan, room, most);
+            status = prefetch_leaves_co(scan, room, most);
             bool moved =
                 before_size != scan->cursor_size || memcmp(key, scan->cursor, before_size) != 0;
             if (status != PANDO_OK || scan->over || moved)
                 continue;
         }
-        struct sherman_target target = {.key = slice_of(key, scan->cursor_size)};
-        status = sherman_find_co(self, &target, scan->scratch->node, &header);
+        struct blink_target target = {.key = slice_of(key, scan->cursor_size)};
+        status = blink_find_co(&self->blink, &target, scan->scratch->node, &header);
         if (status != PANDO_OK)
             break;
         scan->read_ns = rt_coarse_ns();
@@ -237,7 +238,7 @@ static enum pando_status forward_co(struct scan *scan)
         if (status != PANDO_AGAIN || !slice_equal(target.key, cursor_of(scan)))
             looks = 0;
         if (status == PANDO_AGAIN)
-            status = sherman_torn_co(self, header.low, &looks);
+            status = sherman_retry_torn_co(self, header.low, &looks);
     }
     free(room);
     return status;
@@ -251,7 +252,7 @@ static enum pando_status take_backward_co(struct scan *scan, const struct node_h
     struct node_entry *entries = scan->scratch->entries;
     uint32_t count;
 
-    if (!leaf_entries(&scan->self->table->layout, header, bytes, entries, &count))
+    if (!leaf_entries(&scan->self->table->blink.layout, header, bytes, entries, &count))
         return PANDO_AGAIN;
     for (uint32_t i = count; i-- > 0 && !scan->over;) {
         if (!scan->at_end && slice_compare(entries[i].key, cursor_of(scan)) >= 0)
@@ -260,7 +261,7 @@ static enum pando_status take_backward_co(struct scan *scan, const struct node_h
             scan->over = true;
             break;
         }
-        enum pando_status status = give_co(scan, &entries[i]);
+        enum pando_status status = deliver_pair_co(scan, &entries[i]);
         if (status != PANDO_OK)
             return status;
         cursor_set(scan, entries[i].key);
@@ -286,12 +287,12 @@ static enum pando_status backward_co(struct scan *scan)
         uint8_t key[ENGINE_KEY_MAX];
         memcpy(key, scan->cursor, scan->cursor_size);
         /* Longer than any key: the last leaf has the keys below it. */
-        struct sherman_target target = {.key = slice_of(key, scan->cursor_size), .before = true};
+        struct blink_target target = {.key = slice_of(key, scan->cursor_size), .before = true};
         if (scan->at_end)
             target.key = slice_of(highest, sizeof(highest));
         else if (scan->cursor_size == 0)
             break; /* nothing is below the empty key */
-        status = sherman_find_co(self, &target, scan->scratch->node, &header);
+        status = blink_find_co(&self->blink, &target, scan->scratch->node, &header);
         if (status != PANDO_OK)
             break;
         scan->read_ns = rt_coarse_ns();
@@ -302,7 +303,7 @@ static enum pando_status backward_co(struct scan *scan)
             !slice_equal(before, cursor_of(scan)))
             looks = 0;
         if (status == PANDO_AGAIN)
-            status = sherman_torn_co(self, header.low, &looks);
+            status = sherman_retry_torn_co(self, header.low, &looks);
     }
     return status;
 }
@@ -315,8 +316,11 @@ enum pando_status sherman_scan_co(struct engine *engine, const struct engine_ran
     if (scan == NULL)
         return PANDO_NO_MEMORY;
     rt_charge(RT_COST_OPERATION);
-    *scan = (struct scan){
-        .self = self, .scratch = scratch_take(self), .range = range, .fn = fn, .context = context};
+    *scan = (struct scan){.self = self,
+                          .scratch = blink_scratch_take(&self->blink),
+                          .range = range,
+                          .fn = fn,
+                          .context = context};
     bool empty = !range->no_high && slice_compare(range->low, range->high) >= 0;
     if (range->low.size > ENGINE_KEY_MAX || (!range->no_high && range->high.size > ENGINE_KEY_MAX))
         scan->over = true;
@@ -334,7 +338,7 @@ enum pando_status sherman_scan_co(struct engine *engine, const struct engine_ran
         cursor_set(scan, range->low);
         status = forward_co(scan);
     }
-    scratch_give(self, scan->scratch);
+    blink_scratch_give(&self->blink, scan->scratch);
     free(scan->value.bytes);
     free(scan);
     return status;

@@ -1,138 +1,16 @@
 /*
- * split.c - nodes in two, and parents told.
- *
- *   before   the sibling is written whole, unlinked; nobody knows of it, and nobody whom a stale
- *            pointer leads there believes it (a death here leaves one unused block)
- *   during   the node shrinks to its left half, under an intent; from then on the right half is
- *   reached
- *            through the sibling pointer, and the lock is free
- *   after    the parent gets the separator, under its own lock alone; a death before that is
- *   mended by
- *            whoever has to follow the sibling pointer (find.c)
+ * split.c - leaves written anew: in place, or as two. What is the same of all nodes is in blink/split.c.
  */
 #include <string.h>
 
-#include "base/assert.h"
 #include "tree/sherman/sherman_int.h"
-
-static const uint64_t zero;
-
-struct node_header sherman_header(const struct sherman *self, fabric_address address,
-                                  uint64_t version, uint8_t level)
-{
-    struct pool_tenure tenure = {.state = POOL_BLOCK_LIVE,
-                                 .table = self->table->id,
-                                 .holder = pool_identity(self->table->pool)};
-    return (struct node_header){
-        .address = address, .version = version, .tenure = pool_tenure_pack(tenure), .level = level};
-}
-
-/* The header word of a node that was built. */
-static uint64_t header_word(const uint8_t *bytes)
-{
-    uint64_t word;
-    memcpy(&word, bytes, sizeof(word));
-    return word;
-}
-
-static enum pando_status unlock_with(struct sherman *self, struct sherman_lock *lock,
-                                     enum pando_status status)
-{
-    enum pando_status released = sherman_unlock_co(self, lock);
-    return released == PANDO_OK ? status : released;
-}
-
-/* A block that was never written. */
-static void give_back_co(struct sherman *self, const struct pool_block *block)
-{
-    enum pando_status freed =
-        pool_free_co(self->base.session, block, self->table->layout.node_bytes, false);
-    (void)freed; /* if not, it is swept when this member has gone */
-}
-
-/*
- * Replaces a locked node by an image of it, under an intent, after an optional sibling; unlocks. The sibling's
- * block is given back if nothing was done for want of a slot.
- *
- * The sibling is written unlinked (R21), and linked when the node refers to it: in the same list if it is
- * on the same memory node, else by whoever comes first: sherman_adopt_co, with the word in *unlinked, or
- * those who follow the sibling pointer. All in one list: once the node was replaced, others may change the
- * sibling, so a repetition of the list must not write it again; sherman_commit_co sees to that.
- */
-static enum pando_status replace_co(struct sherman *self, struct sherman_lock *lock,
-                                    struct scratch *scratch, fabric_address address,
-                                    const struct pool_block *fresh, uint64_t *unlinked)
-{
-    struct sherman_table *table = self->table;
-    fabric_address sibling = fresh != NULL ? fresh->address : 0;
-    uint16_t node = fabric_address_node(address);
-    uint32_t bytes = table->layout.node_bytes;
-    struct intent_builder builder;
-    fabric_address slot = 0;
-    struct fabric_op ops[7];
-    uint32_t count = 0;
-    bool together = false; /* sibling and node are in one list */
-    enum pando_status status = PANDO_OK;
-
-    if (table->on.intents)
-        status = pool_intent_take_co(self->base.session, node, &slot);
-    if (status != PANDO_OK) {
-        if (fresh != NULL)
-            give_back_co(self, fresh);
-        return unlock_with(self, lock, status);
-    }
-    if (sibling != 0 && table->on.sibling) {
-        node_unlink(scratch->sibling);
-        *unlinked = header_word(scratch->sibling);
-        struct fabric_op write =
-            fabric_write(fabric_address_offset(sibling), scratch->sibling, bytes);
-        together = fabric_address_node(sibling) == node && table->on.combine && !lock->alone;
-        if (together) {
-            ops[count++] = write;
-            lock->last = LAST_SPLITS;
-        } else {
-            status = sherman_write_co(self, fabric_address_node(sibling), &write, 1);
-            if (status != PANDO_OK) {
-                if (slot != 0)
-                    pool_intent_give(self->base.session, slot);
-                return unlock_with(self, lock, status);
-            }
-        }
-    }
-    if (slot != 0) {
-        intent_begin(&builder, scratch->intent, POOL_INTENT_BYTES,
-                     (struct intent_lock){lock->global.address, lock->global.word});
-        intent_add_image(&builder, address, slice_of(scratch->image, bytes));
-        uint32_t size = (uint32_t)intent_finish(&builder, pool_id(table->pool), slot);
-        pando_assert(size > 0);
-        ops[count++] = fabric_write(fabric_address_offset(slot), scratch->intent, size);
-    }
-    ops[count++] = fabric_write(fabric_address_offset(address), scratch->image, bytes);
-    if (together) {
-        ops[count++] =
-            fabric_cas(fabric_address_offset(sibling), *unlinked, node_link_word(*unlinked));
-        *unlinked = 0;
-    }
-    if (slot != 0)
-        ops[count++] = fabric_write(fabric_address_offset(slot), &zero, sizeof(zero));
-    status = sherman_commit_co(self, lock, ops, count);
-    if (slot != 0 && status == PANDO_OK)
-        pool_intent_give(self->base.session, slot);
-    if (sibling != 0 && !table->on.sibling && status == PANDO_OK) {
-        ops[0] = fabric_write(fabric_address_offset(sibling), scratch->sibling, bytes);
-        status = sherman_write_co(self, fabric_address_node(sibling), ops, 1);
-    }
-    return status;
-}
-
-/* ---- leaves ---------------------------------------------------------------------------------- */
 
 /* Whether both halves fit when the right one begins with entry `keep`: its key becomes a fence of both,
  * which with long keys may be what is too much. */
 static bool halves_fit(const struct sherman *self, const struct node_header *header,
                        const struct node_entry *entries, uint32_t count, uint32_t keep)
 {
-    const struct node_layout *layout = &self->table->layout;
+    const struct node_layout *layout = &self->table->blink.layout;
     struct node_header left = *header, right = *header;
     left.high = right.low = entries[keep].key;
     left.no_high = false;
@@ -144,7 +22,7 @@ static bool halves_fit(const struct sherman *self, const struct node_header *hea
 static uint32_t split_place(const struct sherman *self, const struct node_header *header,
                             const struct node_entry *entries, uint32_t count, bool appending)
 {
-    uint32_t wanted = leaf_split_point(&self->table->layout, entries, count, appending);
+    uint32_t wanted = leaf_split_point(&self->table->blink.layout, entries, count, appending);
     for (uint32_t away = 0; away < count; away++) {
         if (wanted + away < count && halves_fit(self, header, entries, count, wanted + away))
             return wanted + away;
@@ -154,27 +32,12 @@ static uint32_t split_place(const struct sherman *self, const struct node_header
     return 0;
 }
 
-/* A node becomes the left half of itself; the right half, a new node, gets the keys from `middle` on. */
-static struct node_header halve(const struct sherman *self, struct node_header *left,
-                                struct slice middle, const struct pool_block *block)
+enum pando_status sherman_rewrite_co(struct sherman *self, struct blink_lock *lock,
+                                     struct blink_scratch *scratch,
+                                     const struct node_header *header, uint32_t count,
+                                     bool appending)
 {
-    struct node_header right =
-        sherman_header(self, block->address, block->version + 1, left->level);
-    right.low = middle;
-    right.high = left->high;
-    right.no_high = left->no_high;
-    right.sibling = left->sibling;
-    left->high = middle;
-    left->no_high = false;
-    left->sibling = block->address;
-    return right;
-}
-
-enum pando_status sherman_rewrite_co(struct sherman *self, struct sherman_lock *lock,
-                                     struct scratch *scratch, const struct node_header *header,
-                                     uint32_t count, bool appending)
-{
-    const struct node_layout *layout = &self->table->layout;
+    const struct node_layout *layout = &self->table->blink.layout;
     const struct node_entry *entries = scratch->entries;
     struct node_header left = *header;
     struct pool_block block;
@@ -183,230 +46,32 @@ enum pando_status sherman_rewrite_co(struct sherman *self, struct sherman_lock *
     left.version += self->table->on.versions;
     if (leaf_fits(layout, &left, entries, count)) {
         leaf_build(layout, &left, entries, count, scratch->image);
-        return replace_co(self, lock, scratch, header->address, NULL, NULL);
+        return blink_replace_co(&self->blink, lock, scratch, header->address, NULL, NULL);
     }
     uint32_t keep = split_place(self, header, entries, count, appending);
     if (keep == 0)
-        return unlock_with(self, lock, PANDO_TOO_LARGE);
-    enum pando_status status = pool_table_alloc_co(self->base.session, self->table->id,
+        return blink_unlock_with_co(&self->blink, lock, PANDO_TOO_LARGE);
+    enum pando_status status = pool_table_alloc_co(self->base.session, self->table->blink.id,
                                                    POOL_ANY_NODE, layout->node_bytes, &block);
     if (status != PANDO_OK)
-        return unlock_with(self, lock, status);
+        return blink_unlock_with_co(&self->blink, lock, status);
     struct slice middle = entries[keep].key;
     memcpy(separator, middle.data, middle.size);
     middle.data = separator;
 
-    struct node_header right = halve(self, &left, middle, &block);
+    struct node_header right = blink_halve(&self->blink, &left, middle, &block);
     leaf_build(layout, &left, entries, keep, scratch->image);
     leaf_build(layout, &right, entries + keep, count - keep, scratch->sibling);
     uint64_t unlinked = 0;
-    status = replace_co(self, lock, scratch, header->address, &block, &unlinked);
+    status = blink_replace_co(&self->blink, lock, scratch, header->address, &block, &unlinked);
     if (status != PANDO_OK)
         return status;
-    sherman_count(&self->table->splits);
-    index_cache_drop(self->table->cache, 1, middle);
+    blink_count(&self->table->blink.splits);
+    index_cache_drop(self->table->blink.cache, 1, middle);
     rt_stall_point();
-    /* The pair is stored; whether the parent could be told is nobody's concern but the next
+    /* The pair is stored; whether the split could be completed is nobody's concern but the next
      * reader's. */
-    status = sherman_adopt_co(self, 1, middle, block.address, unlinked);
+    status = blink_complete_split_co(&self->blink, 1, middle, block.address, unlinked);
     (void)status;
     return PANDO_OK;
-}
-
-/* ---- inner nodes ----------------------------------------------------------------------------- */
-
-/* A new root above the present one, which was split. STALE: it is not the root any more. */
-static enum pando_status grow_co(struct sherman *self, struct scratch *scratch, uint8_t level,
-                                 struct slice low, fabric_address child)
-{
-    struct sherman_table *table = self->table;
-    struct node_header old_root;
-    struct pool_block block;
-    fabric_address root;
-    uint64_t found;
-
-    enum pando_status status = sherman_root_co(self, true, &root);
-    if (status == PANDO_OK)
-        status = sherman_read_co(self, root, scratch->node, &old_root);
-    if (status != PANDO_OK)
-        return status;
-    if (old_root.level + 1 != level || root == child || old_root.dead)
-        return PANDO_STALE;
-    status = pool_table_alloc_co(self->base.session, self->table->id, POOL_ANY_NODE,
-                                 table->layout.node_bytes, &block);
-    if (status != PANDO_OK)
-        return status;
-    struct node_header header = sherman_header(self, block.address, block.version + 1, level);
-    struct inner_entry entry = {.key = low, .child = child};
-    header.no_high = true;
-    inner_build(&table->layout, &header, root, &entry, 1, scratch->image);
-    node_unlink(scratch->image);
-    struct fabric_op write = fabric_write(fabric_address_offset(block.address), scratch->image,
-                                          table->layout.node_bytes);
-    status = pool_submit_co(self->base.session, fabric_address_node(block.address), &write, 1);
-    if (status == PANDO_OK)
-        status = pool_root_swap_co(self->base.session, table->slot, root, block.address, &found);
-    if (status == PANDO_OK) {
-        atomic_store_explicit(&table->root, block.address, memory_order_release);
-        node_unlink(scratch->image); /* undoes it */
-        status = sherman_link_co(self, block.address, scratch->image);
-        (void)status; /* else whoever comes by it does that */
-        return PANDO_OK;
-    }
-    if (status == PANDO_STALE) {
-        block.version++;
-        enum pando_status freed =
-            pool_free_co(self->base.session, &block, table->layout.node_bytes, false);
-        (void)freed;
-    }
-    return status;
-}
-
-/* The separators with this one among them; false when it is there already. */
-static bool separators_with(struct sherman *self, struct scratch *scratch,
-                            const struct node_header *header, struct slice low,
-                            fabric_address child, fabric_address *leftmost, uint32_t *count)
-{
-    struct inner_entry *entries = scratch->separators;
-    if (slice_equal(header->low, low))
-        return false; /* it went up in a split of this node: the child is the leftmost one */
-    inner_entries(&self->table->layout, scratch->node, leftmost, entries, count);
-    uint32_t at = 0;
-    while (at < *count && slice_compare(entries[at].key, low) < 0)
-        at++;
-    if (at < *count && slice_equal(entries[at].key, low))
-        return false;
-    memmove(&entries[at + 1], &entries[at], (*count - at) * sizeof(*entries));
-    entries[at] = (struct inner_entry){.key = low, .child = child};
-    ++*count;
-    return true;
-}
-
-/* The node is locked and read. Releases it. */
-static enum pando_status insert_separator_co(struct sherman *self, struct sherman_lock *lock,
-                                             struct scratch *scratch,
-                                             const struct node_header *header, struct slice low,
-                                             fabric_address child)
-{
-    const struct node_layout *layout = &self->table->layout;
-    struct inner_entry *entries = scratch->separators;
-    struct node_header left = *header, check;
-    struct pool_block block;
-    fabric_address leftmost;
-    uint32_t count;
-
-    if (!separators_with(self, scratch, header, low, child, &leftmost, &count))
-        return unlock_with(self, lock, PANDO_OK);
-    left.version++;
-    if (inner_fits(layout, &left, entries, count)) {
-        inner_build(layout, &left, leftmost, entries, count, scratch->image);
-        enum pando_status status = replace_co(self, lock, scratch, header->address, NULL, NULL);
-        if (status == PANDO_OK && self->table->on.cache &&
-            node_header_read(layout, header->address, scratch->image, &check))
-            index_cache_put(self->table->cache, &check, scratch->image);
-        return status;
-    }
-    enum pando_status status = pool_table_alloc_co(self->base.session, self->table->id,
-                                                   POOL_ANY_NODE, layout->node_bytes, &block);
-    if (status != PANDO_OK)
-        return unlock_with(self, lock, status);
-    uint32_t up = inner_split_point(layout, entries, count);
-    uint8_t separator[ENGINE_KEY_MAX];
-    struct slice middle = entries[up].key;
-    memcpy(separator, middle.data, middle.size);
-    middle.data = separator;
-
-    struct node_header right = halve(self, &left, middle, &block);
-    inner_build(layout, &left, leftmost, entries, up, scratch->image);
-    inner_build(layout, &right, entries[up].child, entries + up + 1, count - up - 1,
-                scratch->sibling);
-    uint8_t level = header->level;
-    uint64_t unlinked = 0;
-    status = replace_co(self, lock, scratch, header->address, &block, &unlinked);
-    if (status != PANDO_OK)
-        return status;
-    sherman_count(&self->table->splits);
-    index_cache_drop(self->table->cache, level, middle);
-    return sherman_adopt_co(self, (uint8_t)(level + 1), middle, block.address, unlinked);
-}
-
-/* Links a child and reads it in one list. False: it has to be read anew. */
-static bool link_and_read_co(struct sherman *self, fabric_address child, uint64_t unlinked,
-                             uint8_t *bytes, struct node_header *header)
-{
-    const struct node_layout *layout = &self->table->layout;
-    uint64_t offset = fabric_address_offset(child), posted_ns = rt_coarse_ns();
-    struct fabric_op ops[] = {fabric_cas(offset, unlinked, node_link_word(unlinked)),
-                              fabric_read(offset, bytes, layout->node_bytes)};
-    return pool_submit_co(self->base.session, fabric_address_node(child), ops, 2) == PANDO_OK &&
-           pool_recent(posted_ns) && node_header_read(layout, child, bytes, header);
-}
-
-/* R25: only a child that is alive and begins where its separator says. */
-static enum pando_status child_still_there_co(struct sherman *self, struct scratch *scratch,
-                                              uint8_t level, struct slice low, fabric_address child,
-                                              uint64_t unlinked)
-{
-    struct node_header header;
-    enum pando_status status = PANDO_OK;
-    if (unlinked == 0 || !link_and_read_co(self, child, unlinked, scratch->other, &header))
-        status = sherman_read_co(self, child, scratch->other, &header);
-    if (status != PANDO_OK)
-        return status;
-    bool same = !header.dead && header.level + 1 == level && slice_equal(header.low, low);
-    return same ? PANDO_OK : PANDO_STALE;
-}
-
-/* AGAIN: the parent was not where it seemed to be. */
-static enum pando_status adopt_once_co(struct sherman *self, struct scratch *scratch, uint8_t level,
-                                       struct slice low, fabric_address child, uint64_t unlinked)
-{
-    struct sherman_target target = {.key = low, .level = level};
-    struct node_header header;
-    struct sherman_lock lock;
-
-    enum pando_status status = sherman_find_co(self, &target, scratch->node, &header);
-    if (status == PANDO_NOT_FOUND) {
-        status = child_still_there_co(self, scratch, level, low, child, unlinked);
-        if (status != PANDO_OK)
-            return status == PANDO_STALE ? PANDO_OK : status;
-        status = grow_co(self, scratch, level, low, child);
-        return status == PANDO_STALE ? PANDO_AGAIN : status;
-    }
-    if (status != PANDO_OK)
-        return status;
-    fabric_address parent = header.address;
-    status = sherman_lock_co(self, parent, scratch->node, &lock);
-    if (status != PANDO_OK)
-        return status;
-    if (!node_header_read(&self->table->layout, parent, scratch->node, &header) ||
-        header.level != level || sherman_fits(self, &target, &header) != FIT)
-        return unlock_with(self, &lock, PANDO_AGAIN);
-    if (self->table->on.separator)
-        status = child_still_there_co(self, scratch, level, low, child, unlinked);
-    if (status != PANDO_OK)
-        return unlock_with(self, &lock, status == PANDO_STALE ? PANDO_OK : status);
-    return insert_separator_co(self, &lock, scratch, &header, low, child);
-}
-
-enum pando_status sherman_adopt_co(struct sherman *self, uint8_t level, struct slice low,
-                                   fabric_address child, uint64_t unlinked)
-{
-    struct scratch *scratch = scratch_take(self);
-    struct pool_retry retry = {0};
-    struct sherman_target target = {.key = low, .level = level};
-    enum pando_status status;
-
-    if (scratch == NULL)
-        return PANDO_NO_MEMORY;
-    for (;;) {
-        status = adopt_once_co(self, scratch, level, low, child, unlinked);
-        if (status != PANDO_AGAIN)
-            break;
-        status = sherman_misled_co(self, &target, &retry);
-        if (status != PANDO_OK)
-            break;
-    }
-    scratch_give(self, scratch);
-    return status;
 }

@@ -3,43 +3,46 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "base/assert.h"
 #include "engine/entry.h"
-#include "tree/node/node_fmt.h"
+#include "tree/blink/node/node_fmt.h"
 #include "tree/sherman/sherman_int.h"
+
+enum { CACHE_LINE = 64 };
 
 static const uint64_t CACHE_BYTES = (uint64_t)256 << 20;
 
 /* ---- switches -------------------------------------------------------------------------------- */
 
 static const struct engine_switch switches[] = {
-    {"combine", offsetof(struct sherman_switches, combine)},
-    {"onchip", offsetof(struct sherman_switches, onchip)},
-    {"hierarchical", offsetof(struct sherman_switches, hierarchical)},
-    {"queue", offsetof(struct sherman_switches, queue)},
-    {"handover", offsetof(struct sherman_switches, handover)},
-    {"twolevel", offsetof(struct sherman_switches, twolevel)},
-    {"cache", offsetof(struct sherman_switches, cache)},
-    {"lockread", offsetof(struct sherman_switches, lockread)},
-    {"backoff", offsetof(struct sherman_switches, backoff)},
-    {"reuse", offsetof(struct sherman_switches, reuse)},
-    {"adopt", offsetof(struct sherman_switches, adopt)},
-    {"merge", offsetof(struct sherman_switches, merge)},
-    {"+alone", offsetof(struct sherman_switches, alone)},
-    {"break-cells", offsetof(struct sherman_switches, cells)},
-    {"break-fences", offsetof(struct sherman_switches, fences)},
-    {"break-intents", offsetof(struct sherman_switches, intents)},
-    {"break-locks", offsetof(struct sherman_switches, locks)},
-    {"break-release", offsetof(struct sherman_switches, release)},
-    {"break-handover", offsetof(struct sherman_switches, completed)},
-    {"break-versions", offsetof(struct sherman_switches, versions)},
-    {"break-sibling", offsetof(struct sherman_switches, sibling)},
-    {"break-tiling", offsetof(struct sherman_switches, tiling)},
-    {"break-merge-lock", offsetof(struct sherman_switches, merge_lock)},
-    {"break-separator", offsetof(struct sherman_switches, separator)},
-    {"break-dead", offsetof(struct sherman_switches, dead)},
-    {"break-repair", offsetof(struct sherman_switches, proof)},
+    {.name = "combine", .offset = offsetof(struct sherman_table, blink.on.combine)},
+    {.name = "onchip", .offset = offsetof(struct sherman_table, blink.on.onchip)},
+    {.name = "hierarchical", .offset = offsetof(struct sherman_table, blink.on.hierarchical)},
+    {.name = "queue", .offset = offsetof(struct sherman_table, blink.on.queue)},
+    {.name = "handover", .offset = offsetof(struct sherman_table, blink.on.handover)},
+    {.name = "twolevel", .offset = offsetof(struct sherman_table, on.twolevel)},
+    {.name = "cache", .offset = offsetof(struct sherman_table, blink.on.cache)},
+    {.name = "lockread", .offset = offsetof(struct sherman_table, blink.on.lockread)},
+    {.name = "backoff", .offset = offsetof(struct sherman_table, blink.on.backoff)},
+    {.name = "reuse", .offset = offsetof(struct sherman_table, blink.on.reuse)},
+    {.name = "adopt", .offset = offsetof(struct sherman_table, on.adopt)},
+    {.name = "merge", .offset = offsetof(struct sherman_table, on.merge)},
+    {.name = "alone", .offset = offsetof(struct sherman_table, on.alone), .usually_off = true},
+    {.name = "break-cells", .offset = offsetof(struct sherman_table, on.cells)},
+    {.name = "break-fences", .offset = offsetof(struct sherman_table, blink.on.fences)},
+    {.name = "break-intents", .offset = offsetof(struct sherman_table, blink.on.intents)},
+    {.name = "break-locks", .offset = offsetof(struct sherman_table, blink.on.locks)},
+    {.name = "break-release", .offset = offsetof(struct sherman_table, blink.on.release)},
+    {.name = "break-handover", .offset = offsetof(struct sherman_table, blink.on.completed)},
+    {.name = "break-versions", .offset = offsetof(struct sherman_table, on.versions)},
+    {.name = "break-sibling", .offset = offsetof(struct sherman_table, blink.on.sibling)},
+    {.name = "break-tiling", .offset = offsetof(struct sherman_table, on.tiling)},
+    {.name = "break-merge-lock", .offset = offsetof(struct sherman_table, blink.on.merge_lock)},
+    {.name = "break-separator", .offset = offsetof(struct sherman_table, blink.on.separator)},
+    {.name = "break-dead", .offset = offsetof(struct sherman_table, blink.on.dead)},
+    {.name = "break-repair", .offset = offsetof(struct sherman_table, on.proof)},
+    {.name = "break-guards", .offset = offsetof(struct sherman_table, blink.on.guards)},
 };
 enum { SWITCHES = sizeof(switches) / sizeof(switches[0]) };
 
@@ -92,7 +95,7 @@ static enum pando_status create_co(struct pool_session *session, const char *nam
     leaf_build(&layout, &header, NULL, 0, bytes);
     struct fabric_op write =
         fabric_write(fabric_address_offset(block.address), bytes, layout.node_bytes);
-    status = pool_submit_co(session, fabric_address_node(block.address), &write, 1);
+    status = pool_write_unseen_co(session, block.address, &write, 1);
     if (status == PANDO_OK)
         status = pool_root_swap_co(session, entry.slot, 0, block.address, &found);
     free(bytes);
@@ -103,11 +106,7 @@ static enum pando_status create_co(struct pool_session *session, const char *nam
 
 static void table_free(struct sherman_table *table)
 {
-    if (table->cache != NULL)
-        index_cache_destroy(table->cache);
-    if (table->locks != NULL)
-        local_locks_destroy(table->locks);
-    unmerged_destroy(table->unmerged);
+    blink_tree_fini(&table->blink);
     free(table);
 }
 
@@ -118,36 +117,39 @@ static enum pando_status table_fill(struct sherman_table *table, struct pool_ses
     struct engine_entry entry;
     struct engine_shape *shape = &table->base.shape;
     enum pando_status status =
-        engine_switches_parse(&sherman_engine, &table->on, config->without, error, error_bytes);
+        engine_switches_parse(&sherman_engine, table, config, error, error_bytes);
     if (status != PANDO_OK)
         return status;
-    if (table->on.alone && !table->on.hierarchical) {
-        snprintf(error, error_bytes, "+alone needs hierarchical: it has local locks only");
+    if (table->on.alone && !table->blink.on.hierarchical) {
+        snprintf(error, error_bytes, "alone needs hierarchical: it has local locks only");
         return PANDO_INVALID;
     }
     if (table->on.alone)
         table->on.merge = false; /* a neighbour may be another's */
-    if (!table->on.release)
-        table->on.combine = false; /* broken on purpose where lists are not combined */
+    if (!table->blink.on.release)
+        table->blink.on.combine = false; /* broken on purpose where lists are not combined */
     status = engine_entry_open_co(session, name, &sherman_engine, NODE_FORMAT_VERSION, &entry,
                                   error, error_bytes);
     if (status != PANDO_OK)
         return status;
-    table->slot = entry.slot;
-    table->id = entry.table;
+    table->blink.slot = entry.slot;
+    table->blink.id = entry.table;
     *shape = entry.shape;
     uint64_t root;
-    status = pool_root_await_co(session, table->slot, &root);
+    status = pool_root_await_co(session, table->blink.slot, &root);
     if (status != PANDO_OK && status != PANDO_TIMEOUT) { /* one without can be dropped */
-        snprintf(error, error_bytes, "table '%s': %s", name, pando_status_text(status));
+        if (status == PANDO_CORRUPT)
+            snprintf(error, error_bytes, "table '%s' is damaged: %s", name, blink_bad_root);
+        else
+            snprintf(error, error_bytes, "table '%s': %s", name, pando_status_text(status));
         return status;
     }
     if (engine_shape_check(shape) != PANDO_OK ||
-        layout_of(table->pool, shape, table->id, &table->layout) != PANDO_OK) {
+        layout_of(table->blink.pool, shape, table->blink.id, &table->blink.layout) != PANDO_OK) {
         snprintf(error, error_bytes, "table '%s': damaged directory entry", name);
         return PANDO_CORRUPT;
     }
-    table->layout.unchecked = !table->on.cells;
+    table->blink.layout.unchecked = !table->on.cells;
     return PANDO_OK;
 }
 
@@ -159,18 +161,12 @@ static enum pando_status open_co(struct pool_session *session, const char *name,
     if (table == NULL)
         return PANDO_NO_MEMORY;
     table->base.ops = &sherman_engine;
-    table->pool = pool_session_pool(session);
-    list_init(&table->handles);
+    table->blink.pool = pool_session_pool(session);
+    table->blink.leaves = &sherman_leaves;
     enum pando_status status = table_fill(table, session, name, config, error, error_bytes);
     if (status == PANDO_OK) {
-        struct local_lock_options locks = {.no_queue = !table->on.queue,
-                                           .no_handover = !table->on.handover};
         uint64_t budget = config->cache_bytes == 0 ? CACHE_BYTES : config->cache_bytes;
-        table->cache = index_cache_create(&table->layout, budget, rt_random());
-        table->locks = local_locks_create(table->pool, locks);
-        table->unmerged = unmerged_create(table->base.shape.key_max);
-        if (table->cache == NULL || table->locks == NULL || table->unmerged == NULL)
-            status = PANDO_NO_MEMORY;
+        status = blink_tree_init(&table->blink, budget, table->base.shape.key_max);
     }
     if (status != PANDO_OK) {
         table_free(table);
@@ -188,69 +184,20 @@ static void close_co(struct engine_table *base, struct pool_session *session)
 
 /* ---- handles --------------------------------------------------------------------------------- */
 
-static void scratch_free(struct scratch *scratch)
-{
-    free(scratch->entries);
-    free(scratch->separators);
-    free(scratch->node);
-    free(scratch->image);
-    free(scratch->sibling);
-    free(scratch->other);
-    free(scratch->intent);
-    free(scratch);
-}
-
-static struct scratch *scratch_create(uint32_t node_bytes)
-{
-    struct scratch *scratch = calloc(1, sizeof(*scratch));
-    if (scratch == NULL)
-        return NULL;
-    scratch->entries = malloc((NODE_ENTRIES_MAX + 1) * sizeof(*scratch->entries));
-    scratch->separators = malloc((NODE_ENTRIES_MAX + 1) * sizeof(*scratch->separators));
-    scratch->node = aligned_alloc(64, node_bytes);
-    scratch->image = aligned_alloc(64, node_bytes);
-    scratch->sibling = aligned_alloc(64, node_bytes);
-    scratch->other = aligned_alloc(64, node_bytes);
-    scratch->intent = aligned_alloc(64, POOL_INTENT_BYTES);
-    if (scratch->entries != NULL && scratch->separators != NULL && scratch->node != NULL &&
-        scratch->image != NULL && scratch->sibling != NULL && scratch->other != NULL &&
-        scratch->intent != NULL)
-        return scratch;
-    scratch_free(scratch);
-    return NULL;
-}
-
-/* As many as tasks have been at work at once; none is allocated after that. NULL: no memory. */
-struct scratch *scratch_take(struct sherman *self)
-{
-    struct scratch *scratch = self->free_scratch;
-    if (scratch == NULL)
-        return scratch_create(self->table->layout.node_bytes);
-    self->free_scratch = scratch->next;
-    return scratch;
-}
-
-void scratch_give(struct sherman *self, struct scratch *scratch)
-{
-    free(scratch->value);
-    scratch->value = NULL;
-    scratch->next = self->free_scratch;
-    self->free_scratch = scratch;
-}
-
 static enum pando_status attach_co(struct engine_table *table, struct pool_session *session,
                                    struct engine **out)
 {
-    struct sherman *self = calloc(1, sizeof(*self));
+    /* Whole cache lines: it is written to with every operation of its thread. */
+    size_t bytes = (sizeof(struct sherman) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    struct sherman *self = aligned_alloc(CACHE_LINE, bytes);
     if (self == NULL)
         return PANDO_NO_MEMORY;
+    memset(self, 0, bytes);
     self->base.ops = &sherman_engine;
     self->base.table = table;
     self->base.session = session;
     self->table = container_of(table, struct sherman_table, base);
-    rt_latch_lock(&self->table->handles_latch);
-    list_push_back(&self->table->handles, &self->link);
-    rt_latch_unlock(&self->table->handles_latch);
+    blink_attach(&self->blink, &self->table->blink, session);
     *out = &self->base;
     return PANDO_OK;
 }
@@ -258,31 +205,8 @@ static enum pando_status attach_co(struct engine_table *table, struct pool_sessi
 static void detach_co(struct engine *engine)
 {
     struct sherman *self = sherman_of(engine);
-    struct sherman_table *table = self->table;
-    rt_latch_lock(&table->handles_latch);
-    list_remove(&self->link);
-    table->gone_hits += atomic_load(&self->hits);
-    table->gone_misses += atomic_load(&self->misses);
-    rt_latch_unlock(&table->handles_latch);
-    while (self->free_scratch != NULL) {
-        struct scratch *scratch = self->free_scratch;
-        self->free_scratch = scratch->next;
-        scratch_free(scratch);
-    }
+    blink_detach(&self->blink);
     free(self);
-}
-
-static void lookups(struct sherman_table *table, uint64_t *hits, uint64_t *misses)
-{
-    rt_latch_lock(&table->handles_latch);
-    *hits = table->gone_hits;
-    *misses = table->gone_misses;
-    list_for_each (link, &table->handles) {
-        const struct sherman *handle = container_of(link, struct sherman, link);
-        *hits += atomic_load_explicit(&handle->hits, memory_order_relaxed);
-        *misses += atomic_load_explicit(&handle->misses, memory_order_relaxed);
-    }
-    rt_latch_unlock(&table->handles_latch);
 }
 
 static void stats(const struct engine_table *base, struct engine_stats *out)
@@ -293,26 +217,51 @@ static void stats(const struct engine_table *base, struct engine_stats *out)
     struct local_lock_stats locks;
     uint64_t hits, misses;
 
-    lookups(table, &hits, &misses);
-    index_cache_stats(table->cache, &cache);
-    local_locks_stats(table->locks, &locks);
+    blink_lookups(&table->blink, &hits, &misses);
+    index_cache_stats(table->blink.cache, &cache);
+    local_locks_stats(table->blink.locks, &locks);
     *out = (struct engine_stats){
         .cache_hits = hits,
         .cache_misses = misses,
         .cache_bytes = cache.bytes,
         .cache_entries = cache.nodes,
-        .rereads = atomic_load(&table->rereads),
-        .splits = atomic_load(&table->splits),
-        .merges = atomic_load(&table->merges),
+        .rereads = atomic_load(&table->blink.rereads),
+        .splits = atomic_load(&table->blink.splits),
+        .merges = atomic_load(&table->blink.merges),
         .repairs = atomic_load(&table->repairs),
-        .damage = atomic_load(&table->damage),
+        .damage = atomic_load(&table->blink.damage),
         .lock_waits = locks.waits,
         .handovers = locks.handovers,
     };
 }
 
+static enum pando_status stage_open_co(struct engine *engine, struct slice key, uint64_t size,
+                                       struct engine_stage **out)
+{
+    const struct sherman *self = sherman_of(engine);
+    return blob_stage_open_co(engine->session, self->table->blink.id, key, size, out);
+}
+
+static enum pando_status leaf_repair_co(struct blink *self, struct slice key)
+{
+    return sherman_repair_leaf_co(container_of(self, struct sherman, blink), key);
+}
+
+const struct blink_leaves sherman_leaves = {
+    .small_co = sherman_leaf_small_co,
+    .join = sherman_leaf_join,
+    .check_co = sherman_leaf_check_co,
+    .repair_co = leaf_repair_co,
+    .free_values_co = sherman_leaf_free_values_co,
+};
+
+/* The tenure of its nodes has no kind. */
+static const struct engine_block_kind kinds[] = {{.kind = 0, .level_at = NODE_LEVEL}};
+
 const struct engine_ops sherman_engine = {
     .name = "sherman",
+    .kinds = kinds,
+    .kind_count = sizeof(kinds) / sizeof(kinds[0]),
     .switches = switches,
     .switch_count = SWITCHES,
     .create_co = create_co,
@@ -321,11 +270,17 @@ const struct engine_ops sherman_engine = {
     .drop_co = sherman_drop_co,
     .attach_co = attach_co,
     .detach_co = detach_co,
-    .get_co = sherman_get_co,
+    .get_co = engine_get_as_part_co,
     .modify_co = sherman_modify_co,
+    .part_co = sherman_part_co,
+    .stage_open_co = stage_open_co,
+    .stage_add_co = blob_stage_add_co,
+    .stage_seal_co = blob_stage_seal_co,
+    .stage_close_co = blob_stage_close_co,
+    .swap_co = sherman_swap_co,
     .scan_co = sherman_scan_co,
     .bulk_load_co = sherman_bulk_load_co,
     .stats = stats,
     .verify_co = sherman_verify_co,
-    .keep_co = sherman_keep_co,
+    .maintain_co = sherman_maintain_co,
 };

@@ -5,7 +5,7 @@ rxe_up 1 no-address
 rxe_up 2
 export PANDO_TEST_TARGET_DEVICE=rxe0 PANDO_TEST_CLIENT_DEVICE=rxe0
 
-for name in counters refused error_state packets sleeping names no_ipv4 locked_memory removed; do
+for name in counters kept refused error_state packets sleeping names no_ipv4 locked_memory removed; do
     check "faults/$name" softroce_faults $name
 done
 conformance_fabric verbs || failed=1

@@ -10,11 +10,10 @@ rdma link add rxe0 type rxe netdev "$wire"
 
 if [ "$role" = memory ]; then
     start_memory 10.9.0.2:7000 rxe0 --size 64M || exit 1
-    # Until the client has said that it is done, or the time is up.
-    timeout 200 nc -l -p 7001 >/tmp/done
+    # The host writes a line when the client's guest has ended: a last word from there could be lost with it.
+    read -r _ </dev/ttyS0
     kill "$memory"
     wait "$memory" || { echo "FAILED memory node: status $?"; failed=1; }
-    grep -q passed /tmp/done || { echo "FAILED client: it said '$(cat /tmp/done)'"; failed=1; }
     exit $failed
 fi
 
@@ -27,9 +26,4 @@ check status pando status --pool $pool --secret-file /tmp/secret
 check write softroce_kv $pool /tmp/secret write 100
 check read softroce_kv $pool /tmp/secret check 100
 check capture softroce_capture $pool /tmp/secret rxe0 "$wire" near
-[ $failed = 0 ] && word=passed || word=failed
-for i in $(seq 5); do
-    echo $word | timeout 5 nc 10.9.0.2 7001 && break
-    sleep 1
-done
 exit $failed
