@@ -126,11 +126,21 @@ static uint8_t *buffer_of(struct bench_client *client, uint32_t leaf)
     return limit->buffers + (number * limit->leaves_per_client + leaf) * (size_t)bytes;
 }
 
+/* Posts a list and waits for it, without what the pool does besides for those who go on after a failure: here
+ * a failure ends the measurement. */
+static enum pando_status raw_list_co(struct bench_client *client, uint64_t block,
+                                     struct fabric_op *ops, uint32_t count)
+{
+    struct fabric_list list = {.ops = ops, .count = count};
+    fabric_post(pool_lab_endpoint(client->thread->session, block), &list);
+    return fabric_wait_co(&list);
+}
+
 static enum pando_status raw_read_co(struct bench_client *client, uint64_t block)
 {
     struct fabric_op read = fabric_read(fabric_address_offset(block), buffer_of(client, 0),
                                         client->thread->run->plan->shape.node_bytes);
-    return pool_lab_submit_co(client->thread->session, block, &read, 1);
+    return raw_list_co(client, block, &read, 1);
 }
 
 static enum pando_status raw_write_co(struct bench_client *client, uint64_t block)
@@ -144,13 +154,13 @@ static enum pando_status raw_write_co(struct bench_client *client, uint64_t bloc
         fabric_cas(lock, 0, pool_lock_new_word(thread->node->pool)),
         fabric_read(fabric_address_offset(block), buffer, plan->shape.node_bytes),
     };
-    enum pando_status status = pool_lab_submit_co(thread->session, block, ops, 2);
+    enum pando_status status = raw_list_co(client, block, ops, 2);
     if (status != PANDO_OK)
         return status;
     bool taken = ops[0].old == 0;
     ops[0] = fabric_write(fabric_address_offset(block) + PAIR_OFFSET, buffer, plan->update_bytes);
     ops[1] = fabric_write(lock, &zero, sizeof(zero));
-    return pool_lab_submit_co(thread->session, block, ops, taken ? 2 : 1);
+    return raw_list_co(client, block, ops, taken ? 2 : 1);
 }
 
 static enum pando_status raw_scan_co(struct bench_client *client, uint64_t position)

@@ -73,6 +73,14 @@ void bench_report_line(FILE *out, const struct env *env, const struct bench_plan
     fflush(out);
 }
 
+/* What one operation takes of a thread's time beyond the operations of the fabric. */
+static double ns_above_limit(const struct env *env, const struct bench_plan *plan,
+                             const struct bench_outcome *outcome)
+{
+    double threads = (double)plan->threads * env_compute_nodes(env);
+    return threads * 1e9 * (1 / outcome->best_rate - 1 / outcome->limit_rate);
+}
+
 /* ---- for programs ---------------------------------------------------------------------------- */
 
 static void number(struct json *json, const char *key, double value)
@@ -298,6 +306,7 @@ void bench_report_json(struct json *json, const struct env *env, const struct be
         number(json, "engine_mops", outcome->best_rate / 1e6);
         json_end_object(json);
         number(json, "of_limit", outcome->best_rate / outcome->limit_rate);
+        number(json, "ns_above_limit", ns_above_limit(env, plan, outcome));
     }
     if (plan->join_at_ns > 0)
         series(json, plan, outcome);

@@ -253,6 +253,18 @@ static enum pando_status take_over_co(struct owners_handle *self, struct map *ma
     return status == PANDO_OK ? take_parts_co(self, map, dead, false) : status;
 }
 
+/* What keeps us from taking over stays damaged: not everybody who needs one of these keys is to find out anew. */
+static void note_damaged(struct owners *owners, uint64_t dead)
+{
+    owners->damaged_owner = dead;
+    owners->damaged_until_ns = rt_now_ns() + pool_lease_ns(owners->pool);
+}
+
+static bool known_damaged(const struct owners *owners, uint64_t dead)
+{
+    return owners->damaged_owner == dead && rt_now_ns() < owners->damaged_until_ns;
+}
+
 static enum pando_status claim_fresh_co(struct owners_handle *self, struct slice key,
                                         uint64_t *owner)
 {
@@ -270,6 +282,8 @@ static enum pando_status claim_fresh_co(struct owners_handle *self, struct slice
         return accept_co(self, map);
     if (part->owner != 0)
         status = owners_member_gone_co(self, part->owner, &gone);
+    if (status == PANDO_OK && gone && known_damaged(owners, part->owner))
+        status = PANDO_CORRUPT;
     if (status == PANDO_OK && (gone || part->owner == 0))
         status = owners->engine->prepare_co(self);
     if (status != PANDO_OK) {
@@ -278,8 +292,13 @@ static enum pando_status claim_fresh_co(struct owners_handle *self, struct slice
     }
     if (part->owner == 0)
         return take_parts_co(self, map, 0, false);
-    if (gone)
-        return take_over_co(self, map, part);
+    if (gone) {
+        uint64_t dead = part->owner;
+        status = take_over_co(self, map, part);
+        if (status == PANDO_CORRUPT)
+            note_damaged(owners, dead);
+        return status;
+    }
     atomic_store(&owners->map_stale, false);
     return accept_co(self, map);
 }

@@ -4,7 +4,7 @@
 
 #include "engine/memory_process.h"
 
-enum { NODES_MAX = 8, URI_BYTES = 256, NODE_DOUBLINGS = 7 };
+enum { NODES_MAX = 8, URI_BYTES = 256, NODE_DOUBLINGS = 7, JOINS = 8 };
 
 /* Long: a machine that is busy with other things must not get anybody declared dead. */
 static const uint64_t LEASE_NS = 5 * RT_NS_PER_S;
@@ -79,8 +79,10 @@ static void join_co(struct running *running, struct node *node, const struct env
     struct pool_options options = {
         .memory_nodes = (uint16_t)env_memory_nodes(at->env), .name = "suite", .lease_ns = LEASE_NS};
     char error[256] = "";
-    enum pando_status status =
-        pool_join_co(at->fabric, &options, &node->pool, error, sizeof(error));
+    enum pando_status status = PANDO_BROKEN;
+    /* A guest that gets no processor for seconds loses connections that it has just made. */
+    for (int i = 0; i < JOINS && (status == PANDO_BROKEN || status == PANDO_TIMEOUT); i++)
+        status = pool_join_co(at->fabric, &options, &node->pool, error, sizeof(error));
     if (status != PANDO_OK)
         CHECK_FAIL("cannot join: %s (%s)", error, pando_status_text(status));
     CHECK_OK(pool_session_open_co(node->pool, &place->session));

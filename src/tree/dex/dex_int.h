@@ -44,6 +44,19 @@ struct dex_stats {
         pushdown_misses, waits, damage;
 };
 
+enum { DEX_DAMAGED_PAGES = 16 };
+
+/* Pages that were found to be damaged a moment ago, each until it is looked at as closely again: find.c. */
+struct dex_damage {
+    atomic_bool any; /* ever */
+    struct rt_latch latch;
+    struct {
+        fabric_address page;
+        uint64_t until_ns;
+    } known[DEX_DAMAGED_PAGES];
+    unsigned next;
+};
+
 /* Every operation reads what comes first, also one that finds everything in the cache; that changes seldom. What
  * misses and the background write has lines of its own: else a miss would make the hits of all other threads
  * wait for memory. */
@@ -64,6 +77,7 @@ struct dex_table {
     alignas(DEX_LINE_BYTES) struct dex_stats stats;
     struct dex_pushdown_state pushdown;
     struct log_limit unreached_log; /* find.c */
+    struct dex_damage damage;
 
     /* Written when inner pages are split: whose turn it is, by level and node (place.c). */
     alignas(DEX_LINE_BYTES) struct rt_latch credits_latch;

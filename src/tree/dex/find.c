@@ -339,6 +339,51 @@ enum pando_status dex_private_end_co(struct dex *self, uint32_t index)
     return PANDO_OK;
 }
 
+/* ---- what is known to be damaged ------------------------------------------------------------- */
+
+static bool known_damaged(struct dex_damage *damage, fabric_address page)
+{
+    if (!atomic_load_explicit(&damage->any, memory_order_relaxed))
+        return false;
+    uint64_t now_ns = rt_now_ns();
+    bool known = false;
+    rt_latch_lock(&damage->latch);
+    for (unsigned i = 0; i < DEX_DAMAGED_PAGES; i++)
+        known = known || (damage->known[i].page == page && now_ns < damage->known[i].until_ns);
+    rt_latch_unlock(&damage->latch);
+    return known;
+}
+
+static void note_damaged(struct dex_table *table, fabric_address page)
+{
+    struct dex_damage *damage = &table->damage;
+    rt_latch_lock(&damage->latch);
+    unsigned i = damage->next++ % DEX_DAMAGED_PAGES;
+    damage->known[i].page = page;
+    damage->known[i].until_ns = rt_now_ns() + pool_patience_ns(table->pool, false);
+    rt_latch_unlock(&damage->latch);
+    atomic_store(&damage->any, true);
+}
+
+/* Being sure of damage takes many READs with the parent's latch held, in which others want to pass: of a page of
+ * which somebody was sure a moment ago one READ will do. */
+static bool still_damaged_co(struct dex *self, const struct dex_target *target, uint64_t word)
+{
+    struct dex_table *table = self->table;
+    if (frame_swizzled(word) || !known_damaged(&table->damage, word))
+        return false;
+    if (target->believe_damage)
+        return true;
+    struct dex_scratch *scratch = dex_scratch_take(self);
+    if (scratch == NULL)
+        return false;
+    bool damaged =
+        pool_read_fast_co(self->base.session, word, scratch->page, table->layout.page_bytes) &&
+        !page_check(&table->layout, word, scratch->page);
+    dex_scratch_give(self, scratch);
+    return damaged;
+}
+
 /* ---- all the way ----------------------------------------------------------------------------- */
 
 /* From the root to the target's level once. AGAIN: begin again. */
@@ -373,6 +418,11 @@ static enum pando_status descend_co(struct dex *self, const struct dex_target *t
         if (!frame_same(frame_at(frames, spot->frame), spot->version))
             return PANDO_AGAIN;
         rt_race_point();
+        if (still_damaged_co(self, target, step.word)) {
+            spot->suspect = step.word;
+            spot->suspect_level = step.level;
+            return PANDO_CORRUPT;
+        }
         enum pando_status status = child_co(&step);
         bool stale = status == PANDO_STALE;
         if (status != PANDO_OK && !stale)
@@ -428,8 +478,9 @@ enum pando_status dex_suspect_co(struct dex *self, fabric_address page, uint8_t 
         if (suspect->watch != NULL)
             suspect->watch->since_ns = 0;
     }
-    bool sure = suspect->looks++ >= LEAF_LOOKS;
-    if (level > 0) {
+    bool known = known_damaged(&self->table->damage, page);
+    bool sure = known || suspect->looks++ >= LEAF_LOOKS;
+    if (level > 0 && !known) {
         if (suspect->watch == NULL)
             suspect->watch = calloc(1, sizeof(*suspect->watch));
         if (suspect->watch == NULL)
@@ -439,6 +490,8 @@ enum pando_status dex_suspect_co(struct dex *self, fabric_address page, uint8_t 
             return status;
     }
     if (sure) {
+        if (!known)
+            note_damaged(self->table, page);
         report_damage(self, page, level);
         return PANDO_CORRUPT;
     }

@@ -46,8 +46,9 @@ struct dex_target {
     struct dex_scratch *scratch;
     struct slice key;
     uint8_t level;
-    bool before; /* the page with the keys just below the key */
-    bool keep;   /* it is to be kept whatever the admission says */
+    bool before;         /* the page with the keys just below the key */
+    bool keep;           /* it is to be kept whatever the admission says */
+    bool believe_damage; /* a page that was damaged a moment ago is not read again at all */
 };
 
 struct dex_spot {

@@ -67,6 +67,7 @@ struct replay {
     struct dex *self;
     struct dex_scratch *scratch;
     uint64_t records, applied;
+    uint64_t left_out; /* of keys whose leaf is damaged */
 };
 
 /* Under the leaf's latch. False: it has no room. */
@@ -100,12 +101,23 @@ static bool apply_record(struct replay *replay, uint32_t index, const struct dex
     return true;
 }
 
+/* Whether a find has failed because of the leaf itself. That is then lost to everybody: only its owner ever had it
+ * in a cache. (Of an inner page others may have a copy that leads on to the leaf, as it is in the pool.) */
+static bool leaf_damaged(struct replay *replay, enum pando_status status,
+                         const struct dex_spot *spot)
+{
+    if (status != PANDO_CORRUPT || spot->suspect == 0 || spot->suspect_level != 0)
+        return false;
+    replay->left_out++;
+    return true;
+}
+
 static enum pando_status replay_record_co(void *context, const struct dex_log_record *record)
 {
     struct replay *replay = context;
     struct dex *self = replay->self;
     struct dex_table *table = self->table;
-    struct dex_target target = {.key = record->key, .keep = true};
+    struct dex_target target = {.key = record->key, .keep = true, .believe_damage = true};
     struct pool_retry retry = {0};
 
     replay->records++;
@@ -115,6 +127,8 @@ static enum pando_status replay_record_co(void *context, const struct dex_log_re
     for (;;) {
         struct dex_spot spot;
         enum pando_status status = dex_find_co(self, &target, &spot);
+        if (leaf_damaged(replay, status, &spot))
+            return PANDO_OK;
         if (status != PANDO_OK)
             return status;
         struct frame *frame = frame_at(&table->cache.frames, spot.frame);
@@ -160,7 +174,7 @@ enum pando_status dex_log_take_over_co(struct owners_handle *handle, const struc
     }
     log_info("replayed a dead owner's log", log_u64("table", self->table->id),
              log_u64("kept", kept), log_u64("records", replay.records),
-             log_u64("applied", replay.applied),
+             log_u64("applied", replay.applied), log_u64("left_out", replay.left_out),
              log_u64("replay_ms", (replayed_ns - begin_ns) / RT_NS_PER_MS),
              log_u64("flush_ms", (rt_now_ns() - replayed_ns) / RT_NS_PER_MS));
     return PANDO_OK;
