@@ -311,26 +311,31 @@ struct store_change edit_store(struct edit *edit, struct slice data, uint64_t ex
     return edit_store_built(edit);
 }
 
-enum pando_status keyspace_put_co(struct command_call *call, struct slice key, size_t word,
-                                  uint64_t expire_ms, enum store_put mode)
-{
-    struct store_table *table = keyspace_table(call, key);
-    struct slice data = call_word(call, word);
-    size_t head = value_head_size(data, expire_ms);
-    uint8_t small[512], *copy = small;
+/* ---- values as they are stored --------------------------------------------------------------- */
 
+enum pando_status value_store_begin(struct value_stored *stored, struct slice data,
+                                    uint64_t expire_ms)
+{
+    size_t head = value_head_size(data, expire_ms), size = head + data.size;
+
+    stored->copy = NULL;
     if (data.size > VALUE_BYTES_MAX)
         return PANDO_TOO_LARGE;
+    stored->bytes = data;
     if (head == 0)
-        return store_put_co(table, key, data, mode);
-    if (head + data.size > sizeof(small))
-        copy = malloc(head + data.size);
-    if (copy == NULL)
+        return PANDO_OK;
+    uint8_t *to = stored->small;
+    if (size > sizeof(stored->small))
+        to = stored->copy = malloc(size);
+    if (to == NULL)
         return PANDO_NO_MEMORY;
-    value_head_write(copy, head, expire_ms);
-    memcpy(copy + head, data.data, data.size);
-    enum pando_status status = store_put_co(table, key, slice_of(copy, head + data.size), mode);
-    if (copy != small)
-        free(copy);
-    return status;
+    value_head_write(to, head, expire_ms);
+    memcpy(to + head, data.data, data.size);
+    stored->bytes = slice_of(to, size);
+    return PANDO_OK;
+}
+
+void value_store_end(struct value_stored *stored)
+{
+    free(stored->copy);
 }

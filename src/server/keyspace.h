@@ -127,10 +127,18 @@ bool call_integer(struct command_call *call, size_t index, int64_t *out);
 bool call_database(struct command_call *call, size_t index, unsigned *out);
 bool call_key_fits(struct command_call *call, struct slice key);
 
-/* Stores bytes of the input without copying them, if the header can be put in front of them. The
- * word is not looked at again. */
-PANDO_MUST_CHECK enum pando_status keyspace_put_co(struct command_call *call, struct slice key,
-                                                   size_t word, uint64_t expire_ms,
-                                                   enum store_put mode);
+/* ---- values as they are stored --------------------------------------------------------------- */
+
+/* A value with the header that it needs in front: where it lies if that is none, else a copy. */
+struct value_stored {
+    struct slice bytes; /* live until value_store_end, and as long as the data */
+    uint8_t *copy;      /* NULL: there is none, or it is in `small` */
+    uint8_t small[512];
+};
+
+/* TOO_LARGE, NO_MEMORY; value_store_end is to be called in any case. */
+PANDO_MUST_CHECK enum pando_status value_store_begin(struct value_stored *stored, struct slice data,
+                                                     uint64_t expire_ms);
+void value_store_end(struct value_stored *stored);
 
 #endif

@@ -305,33 +305,43 @@ static void look_if_slow(struct command_call *call, uint64_t slow_ns)
     client->used_ns = now_ns;
 }
 
-static void run_co(struct command_call *call)
-{
-    struct stats_thread *stats = &call->thread->stats;
-    uint64_t slow_ns =
-        atomic_load_explicit(&call->thread->server->slow.limit_ns, memory_order_relaxed);
-    unsigned errors = call->reply->errors;
-    bool timed = call->behind % TIMED_EACH == 0 || slow_ns < SLOW_COARSE_NS;
-    unsigned weight = call->behind == 0 || slow_ns < SLOW_COARSE_NS ? 1 : TIMED_EACH;
-    uint64_t begin_ns = timed ? rt_now_ns() : 0;
+/* What was so before a command ran. */
+struct before {
+    uint64_t slow_ns, begin_ns;
+    unsigned errors; /* in its reply */
+    unsigned weight; /* of its time among the commands of its kind */
+    bool timed;
+};
 
-    stats_add(&stats->commands, 1);
-    call->command->run_co(call);
-    if (call->held != NULL)
-        store_table_close(call->held);
-    call->held = NULL;
-    struct stats_command *counts = &stats->command[call->number];
+static struct before count_begin(struct command_call *call)
+{
+    struct server_thread *thread = call->thread;
+    uint64_t slow_ns = atomic_load_explicit(&thread->server->slow.limit_ns, memory_order_relaxed);
+    bool all = slow_ns < SLOW_COARSE_NS;
+    bool timed = call->behind % TIMED_EACH == 0 || all;
+
+    stats_add(&thread->stats.commands, 1);
+    return (struct before){.slow_ns = slow_ns,
+                           .begin_ns = timed ? rt_now_ns() : 0,
+                           .errors = call->reply->errors,
+                           .weight = call->behind == 0 || all ? 1 : TIMED_EACH,
+                           .timed = timed};
+}
+
+static void count_end(struct command_call *call, const struct before *before)
+{
+    struct stats_command *counts = &call->thread->stats.command[call->number];
     stats_add(&counts->calls, 1);
-    if (call->reply->errors != errors)
+    if (call->reply->errors != before->errors)
         stats_add(&counts->errors, 1);
-    if (!timed) {
-        look_if_slow(call, slow_ns);
+    if (!before->timed) {
+        look_if_slow(call, before->slow_ns);
         return;
     }
-    uint64_t end_ns = rt_now_ns(), ns = end_ns - begin_ns;
+    uint64_t end_ns = rt_now_ns(), ns = end_ns - before->begin_ns;
     call->client->used_ns = end_ns;
-    count(counts, ns, weight);
-    if (ns >= slow_ns)
+    count(counts, ns, before->weight);
+    if (ns >= before->slow_ns)
         slow_note(call, ns);
 }
 
@@ -392,6 +402,12 @@ void command_run_co(struct command_call *call)
         reply_literal(call->reply, "+QUEUED\r\n");
         return;
     }
-    if (open_database_co(call))
-        run_co(call);
+    if (!open_database_co(call))
+        return;
+    struct before before = count_begin(call);
+    call->command->run_co(call);
+    if (call->held != NULL)
+        store_table_close(call->held);
+    call->held = NULL;
+    count_end(call, &before);
 }

@@ -137,8 +137,12 @@ static bool mset_one_co(void *context, size_t index)
 {
     struct mset *mset = context;
     struct slice key = call_word(mset->call, mset->pairs[index]);
+    struct value_stored stored;
     enum pando_status status =
-        keyspace_put_co(mset->call, key, mset->pairs[index] + 1, 0, STORE_UPSERT);
+        value_store_begin(&stored, call_word(mset->call, mset->pairs[index] + 1), 0);
+    if (status == PANDO_OK)
+        status = store_put_co(keyspace_table(mset->call, key), key, stored.bytes, STORE_UPSERT);
+    value_store_end(&stored);
     if (status == PANDO_OK)
         mset->changed++;
     else

@@ -241,32 +241,61 @@ static void set_slow_co(struct command_call *call, const struct expiry_options *
         reply_null(call->reply);
 }
 
-static void put_and_reply_co(struct command_call *call, size_t word, uint64_t expire_ms)
+/* SET key value [options], SETEX key seconds value or PSETEX key milliseconds value: the options, and which word
+ * is the value. False: an error was replied. */
+static bool set_words(struct command_call *call, struct expiry_options *options, size_t *value)
+{
+    bool seconds = call->command->run_co == command_setex_co;
+    *options = (struct expiry_options){0};
+    *value = 2;
+    if (!seconds && call->command->run_co != command_psetex_co)
+        return expiry_parse(call, 3, EXPIRY_SET, options);
+    options->has_time = true;
+    options->unit = seconds ? EXPIRY_SECONDS : EXPIRY_MS;
+    options->word = 2;
+    *value = 3;
+    return true;
+}
+
+void command_set_co(struct command_call *call)
 {
     struct slice key = call_word(call, 1);
+    struct expiry_options options;
+    struct value_stored stored;
+    uint64_t expire_ms;
+    size_t value;
+
+    if (!set_words(call, &options, &value) || !expiry_moment(call, &options, &expire_ms))
+        return;
+    if (options.not_exists || options.exists || options.get || options.keep_ttl) {
+        set_slow_co(call, &options, expire_ms);
+        return;
+    }
     if (!call_key_fits(call, key))
         return;
-    enum pando_status status = call->incoming != NULL
-                                   ? long_put_co(call, NULL, expire_ms)
-                                   : keyspace_put_co(call, key, word, expire_ms, STORE_UPSERT);
+    enum pando_status status;
+    if (call->incoming != NULL) {
+        status = long_put_co(call, NULL, expire_ms);
+    } else {
+        status = value_store_begin(&stored, call_word(call, value), expire_ms);
+        if (status == PANDO_OK)
+            status = store_put_co(keyspace_table(call, key), key, stored.bytes, STORE_UPSERT);
+        value_store_end(&stored);
+    }
     if (status == PANDO_OK)
         reply_ok(call->reply);
     else
         reply_failure(call->reply, status);
 }
 
-void command_set_co(struct command_call *call)
+void command_setex_co(struct command_call *call)
 {
-    struct expiry_options options = {0};
-    uint64_t expire_ms = 0;
+    command_set_co(call);
+}
 
-    if (call->count > 3 && (!expiry_parse(call, 3, EXPIRY_SET, &options) ||
-                            !expiry_moment(call, &options, &expire_ms)))
-        return;
-    if (options.not_exists || options.exists || options.get || options.keep_ttl)
-        set_slow_co(call, &options, expire_ms);
-    else
-        put_and_reply_co(call, 2, expire_ms);
+void command_psetex_co(struct command_call *call)
+{
+    command_set_co(call);
 }
 
 static struct store_change setnx_change(struct edit *edit)
@@ -281,24 +310,6 @@ void command_setnx_co(struct command_call *call)
     struct set_edit set = {.value = call_word(call, 2), .options = {.not_exists = true}};
     if (set_run_co(&set, call, setnx_change))
         reply_integer(call->reply, set.stored);
-}
-
-static void set_expiring_co(struct command_call *call, enum expiry_unit unit)
-{
-    struct expiry_options options = {.has_time = true, .unit = unit, .word = 2};
-    uint64_t expire_ms;
-    if (expiry_moment(call, &options, &expire_ms))
-        put_and_reply_co(call, 3, expire_ms);
-}
-
-void command_setex_co(struct command_call *call)
-{
-    set_expiring_co(call, EXPIRY_SECONDS);
-}
-
-void command_psetex_co(struct command_call *call)
-{
-    set_expiring_co(call, EXPIRY_MS);
 }
 
 /* ---- reading and changing -------------------------------------------------------------------- */

@@ -43,6 +43,7 @@ struct output {
 
 struct slot {
     struct command_call call;
+    size_t first_word; /* of the call, among the parser's words */
     struct reply reply;
     struct pipeline *pipeline;
 };

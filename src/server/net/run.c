@@ -3,7 +3,7 @@
  * this machine's memory); else in pipelines of calls that overlap, whose replies keep their order.
  *
  * A pipeline holds calls of one key each, all different: what comes behind one that it does not go
- * with waits until the pipeline is done.
+ * with waits until the pipeline is done. A request with nothing behind it needs no pipeline.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +49,16 @@ static bool in_pipeline(const struct pipeline *pipeline, uint64_t hash)
     return false;
 }
 
+/* Words may move while a pipeline grows: they are looked up when it runs. */
+static void slots_find_words(struct pipeline *pipeline, const struct client *client)
+{
+    for (unsigned i = 0; i < pipeline->count; i++) {
+        struct slot *slot = &pipeline->slots[i];
+        slot->call.base = bytes_front(&client->input->bytes);
+        slot->call.words = client->input->parser.words + slot->first_word;
+    }
+}
+
 static void slot_task(void *arg)
 {
     struct slot *slot = arg;
@@ -72,6 +82,7 @@ static void append_reply(struct reply *to, struct reply *from)
 static void pipeline_run_co(struct pipeline *pipeline, struct client *client)
 {
     struct reply *reply = &client->output->reply;
+    slots_find_words(pipeline, client);
     if (pipeline->count == 1) {
         pipeline->slots[0].call.reply = reply;
         pipeline->slots[0].call.streams = true;
@@ -102,6 +113,28 @@ static void pipeline_run_co(struct pipeline *pipeline, struct client *client)
     pipeline->count = 0;
 }
 
+/* Takes a call that may overlap with others, which are run first if it does not go with them. False: the call
+ * is to run alone, or not at all if the client is closing; the others have run. */
+static bool pipeline_take_in_co(struct pipeline *pipeline, const struct command_call *call)
+{
+    struct client *client = call->client;
+    const struct input *input = client->input;
+    bool last = input->parser.at == bytes_used(&input->bytes);
+    bool fits = fits_pipeline(call) && (pipeline->count > 0 || !last);
+    uint64_t hash = fits ? call_hash(call) : 0;
+
+    if (pipeline->count > 0 &&
+        (!fits || pipeline->count == PIPELINE_WIDTH || in_pipeline(pipeline, hash)))
+        pipeline_run_co(pipeline, client);
+    if (!fits || client->closing)
+        return false;
+    struct slot *slot = &pipeline->slots[pipeline->count];
+    slot->call = *call;
+    slot->first_word = (size_t)(call->words - input->parser.words);
+    pipeline->hashes[pipeline->count++] = hash;
+    return true;
+}
+
 /* ---- one request after the other ------------------------------------------------------------- */
 
 /* The request that was parsed last, with what unescaping its words has left behind them. */
@@ -111,21 +144,31 @@ static void forget_words(const struct command_call *call)
     OPENSSL_cleanse(call->base + begin, call->client->input->parser.at - begin);
 }
 
-static void run_alone_co(struct command_call *call)
+/* What CLIENT REPLY says of a call before it runs alone. */
+struct alone {
+    size_t mark; /* of the reply, should it be taken back */
+    bool quiet;
+};
+
+static struct alone alone_begin(struct command_call *call)
 {
     struct client *client = call->client;
-    size_t mark = reply_mark(call->reply);
-    bool quiet = client->quiet;
+    struct alone alone = {.mark = reply_mark(call->reply), .quiet = client->quiet};
     client->skips = client->skip_next;
     client->skip_next = false;
-    call->streams = !client->skips && !quiet;
-    command_run_co(call);
+    call->streams = !client->skips && !alone.quiet;
+    return alone;
+}
+
+static void alone_end_co(struct command_call *call, const struct alone *alone)
+{
+    struct client *client = call->client;
     if (call->incoming != NULL)
         incoming_end_co(client);
     if (call->command != NULL && (call->command->flags & COMMAND_SECRET) != 0)
         forget_words(call);
-    if (client->skips || (quiet && client->quiet))
-        reply_rewind(call->reply, mark);
+    if (client->skips || (alone->quiet && client->quiet))
+        reply_rewind(call->reply, alone->mark);
 }
 
 /* False: stop here for now. */
@@ -185,85 +228,35 @@ static void requests_end(struct client *client, enum resp_result result, const c
     }
 }
 
-static void run_in_order_co(struct client *client)
-{
-    struct command_call call;
-    char error[RESP_ERROR_MAX];
-    enum resp_result result = RESP_MORE;
-    unsigned behind = 0;
-    while (room_for_replies(client)) {
-        result = next_request(client, &call, error);
-        if (result != RESP_REQUEST)
-            break;
-        call.behind = behind++;
-        run_alone_co(&call);
-    }
-    requests_end(client, result, error);
-}
-
-/* Words may move while a pipeline grows: they are looked up when it runs. */
-static void slot_fill(struct slot *slot, const struct command_call *call,
-                      const struct client *client)
-{
-    slot->call = *call;
-    slot->call.base = bytes_front(&client->input->bytes);
-}
-
-static void pipeline_fix_words(struct pipeline *pipeline, const size_t *firsts,
-                               const struct client *client)
-{
-    for (unsigned i = 0; i < pipeline->count; i++)
-        pipeline->slots[i].call.words = client->input->parser.words + firsts[i];
-}
-
-static void run_overlapped_co(struct client *client, struct pipeline *pipeline)
-{
-    size_t firsts[PIPELINE_WIDTH];
-    struct command_call call;
-    char error[RESP_ERROR_MAX];
-    enum resp_result result = RESP_MORE;
-
-    while (room_for_replies(client)) {
-        result = next_request(client, &call, error);
-        if (result != RESP_REQUEST)
-            break;
-        size_t first = (size_t)(call.words - client->input->parser.words);
-        bool fits = fits_pipeline(&call);
-        uint64_t hash = fits ? call_hash(&call) : 0;
-        if (pipeline->count > 0 &&
-            (!fits || pipeline->count == PIPELINE_WIDTH || in_pipeline(pipeline, hash))) {
-            pipeline_fix_words(pipeline, firsts, client);
-            pipeline_run_co(pipeline, client);
-        }
-        if (client->closing)
-            break;
-        if (!fits) {
-            run_alone_co(&call);
-            continue;
-        }
-        firsts[pipeline->count] = first;
-        pipeline->hashes[pipeline->count] = hash;
-        slot_fill(&pipeline->slots[pipeline->count++], &call, client);
-    }
-    if (pipeline->count > 0) {
-        pipeline_fix_words(pipeline, firsts, client);
-        pipeline_run_co(pipeline, client);
-    }
-    requests_end(client, result, error);
-}
-
 void requests_run_co(struct client *client)
 {
     struct server_thread *thread = client->thread;
     /* A stranger may wait for his turn to give a password: he holds no more than he must. */
     bool overlap = thread->overlap && client->user != USER_NONE;
     struct pipeline *pipeline = overlap ? pipeline_take(thread) : NULL;
-    if (pipeline != NULL) {
-        run_overlapped_co(client, pipeline);
-        pipeline_give(thread, pipeline);
-    } else {
-        run_in_order_co(client);
+    enum resp_result result = RESP_MORE;
+    char error[RESP_ERROR_MAX];
+    struct command_call call;
+    unsigned behind = 0;
+
+    while (room_for_replies(client)) {
+        result = next_request(client, &call, error);
+        if (result != RESP_REQUEST)
+            break;
+        if (pipeline != NULL && pipeline_take_in_co(pipeline, &call))
+            continue;
+        if (client->closing)
+            break;
+        call.behind = pipeline == NULL ? behind++ : 0;
+        struct alone alone = alone_begin(&call);
+        command_run_co(&call);
+        alone_end_co(&call, &alone);
     }
+    if (pipeline != NULL) {
+        pipeline_run_co(pipeline, client);
+        pipeline_give(thread, pipeline);
+    }
+    requests_end(client, result, error);
     struct input *input = client->input;
     /* What is not run any more may be a password, behind a single quotation mark for example. */
     if (client->closing || client->close_after)
