@@ -328,6 +328,19 @@ static USUAL enum pando_status cells_commit_co(struct change *change, struct cel
     return status;
 }
 
+/* A pair in a leaf that is written as a whole. */
+static RARE enum pando_status store_in_whole_leaf_co(struct change *change,
+                                                     const struct node_entry *entry)
+{
+    uint32_t count;
+    bool last = false;
+    if (entries_with(change, entry, &count, &last) &&
+        leaf_fits(&change->self->table->blink.layout, &change->header, change->scratch->entries,
+                  count))
+        return commit_whole_leaf_co(change, count);
+    return rewrite_co(change, entry);
+}
+
 /* More than one cell, or more of one than a word. */
 static RARE enum pando_status update_large_co(struct change *change, const struct node_entry *entry)
 {
@@ -340,50 +353,6 @@ static RARE enum pando_status update_large_co(struct change *change, const struc
         return rewrite_co(change, entry);
     leaf_cell_build(layout, &change->header, slot->offset, slot->bytes, entry, cell);
     return commit_with_intent_co(change, slot->offset, cell, slot->bytes);
-}
-
-/* A pair as it is to lie in the leaf. */
-static USUAL enum pando_status store_entry_co(struct change *change, struct node_entry *entry)
-{
-    struct sherman *self = change->self;
-    if (!self->table->on.twolevel) {
-        uint32_t count;
-        bool last = false;
-        if (entries_with(change, entry, &count, &last) &&
-            leaf_fits(&self->table->blink.layout, &change->header, change->scratch->entries, count))
-            return commit_whole_leaf_co(change, count);
-        return rewrite_co(change, entry);
-    }
-    struct cells cells;
-    cells_begin(&cells);
-    if (cells_store(change, &cells, change->found, &change->slot, entry))
-        return cells_commit_co(change, &cells);
-    return change->found == LEAF_FOUND ? update_large_co(change, entry) : rewrite_co(change, entry);
-}
-
-static USUAL enum pando_status store_co(struct change *change, struct slice value)
-{
-    struct sherman *self = change->self;
-    const struct engine_shape *shape = &self->table->base.shape;
-    struct node_entry entry = {.key = change->key, .value = value};
-    uint64_t blob_word;
-    enum pando_status status = PANDO_OK;
-
-    if ((shape->value_size != 0 && value.size != shape->value_size) ||
-        value.size > ENGINE_VALUE_MAX)
-        status = PANDO_TOO_LARGE;
-    if (status == PANDO_OK && value.size > shape->value_inline) {
-        status = blob_write_co(self->base.session, self->table->blink.id, change->key, value,
-                               &change->new_blob);
-        blob_word = change->new_blob;
-        entry.value = slice_of(&blob_word, sizeof(blob_word));
-        entry.flags = NODE_FLAG_BLOB;
-    }
-    if (status != PANDO_OK) {
-        enum pando_status released = blink_unlock_co(&self->blink, &change->lock);
-        return released == PANDO_OK ? status : released;
-    }
-    return store_entry_co(change, &entry);
 }
 
 static RARE enum pando_status remove_co(struct change *change)
@@ -429,32 +398,41 @@ static enum pando_status old_value_co(struct change *change, struct slice *old)
     return status == PANDO_STALE ? blob_missing(table, change->old_blob, &missing) : status;
 }
 
-static USUAL enum pando_status decide_co(struct change *change)
+/* A value as it is to lie in the leaf: itself, or the reference to a blob that is written first. */
+static USUAL enum pando_status new_value_co(struct change *change, struct slice value,
+                                            struct node_entry *entry)
 {
     struct sherman *self = change->self;
-    struct slice old = {0};
-    enum pando_status status = PANDO_OK;
+    const struct engine_shape *shape = &self->table->base.shape;
 
-    if (change->found == LEAF_FOUND)
-        status = old_value_co(change, &old);
-    if (status != PANDO_OK) {
-        enum pando_status released = blink_unlock_co(&self->blink, &change->lock);
-        return released == PANDO_OK ? status : released;
-    }
-    struct engine_change wanted =
-        change->fn(change->context, change->found == LEAF_FOUND ? &old : NULL);
-    switch (wanted.what) {
-    case ENGINE_STORE:
-        return store_co(change, wanted.value);
-    case ENGINE_REMOVE:
-        if (change->found == LEAF_FOUND)
-            return remove_co(change);
-        break;
-    default:
-        break;
-    }
-    change->old_blob = 0;
-    return blink_unlock_co(&self->blink, &change->lock);
+    if ((shape->value_size != 0 && value.size != shape->value_size) ||
+        value.size > ENGINE_VALUE_MAX)
+        return PANDO_TOO_LARGE;
+    entry->value = value;
+    if (value.size <= shape->value_inline)
+        return PANDO_OK;
+    entry->value = slice_of(&change->new_blob, sizeof(change->new_blob));
+    entry->flags = NODE_FLAG_BLOB;
+    return blob_write_co(self->base.session, self->table->blink.id, change->key, value,
+                         &change->new_blob);
+}
+
+/* What a modification wants of the leaf; if something is to be stored, the entry is that. */
+static USUAL enum pando_status decide_co(struct change *change, int *what, struct node_entry *entry)
+{
+    bool found = change->found == LEAF_FOUND;
+    struct slice old = {0};
+    enum pando_status status = found ? old_value_co(change, &old) : PANDO_OK;
+
+    if (status != PANDO_OK)
+        return status;
+    struct engine_change wanted = change->fn(change->context, found ? &old : NULL);
+    *what = wanted.what == ENGINE_REMOVE && !found ? ENGINE_KEEP : wanted.what;
+    if (*what == ENGINE_STORE)
+        return new_value_co(change, wanted.value, entry);
+    if (*what == ENGINE_KEEP)
+        change->old_blob = 0;
+    return PANDO_OK;
 }
 
 /* Whether the key is as a swap expects it. */
@@ -477,12 +455,12 @@ static bool as_expected(const struct change *change)
     }
 }
 
-static RARE enum pando_status swap_co(struct change *change)
+/* The same of a swap, whose answer is kept. */
+static RARE void decide_swap(struct change *change, int *what, struct node_entry *entry)
 {
     const struct engine_swap *swap = change->swap;
     const struct node_entry *old = &change->slot.entry;
     bool found = change->found == LEAF_FOUND;
-    uint64_t word = swap->staged;
 
     change->answer = !as_expected(change) ? PANDO_STALE : PANDO_OK;
     if (change->answer == PANDO_OK && swap->staged == 0)
@@ -491,15 +469,14 @@ static RARE enum pando_status swap_co(struct change *change)
         change->answer = PANDO_EXISTS;
     else if (change->answer == PANDO_OK && swap->mode == ENGINE_UPDATE && !found)
         change->answer = PANDO_NOT_FOUND;
+    *what = ENGINE_KEEP;
     if (change->answer != PANDO_OK)
-        return blink_unlock_co(&change->self->blink, &change->lock);
+        return;
     if (found && (old->flags & NODE_FLAG_BLOB) != 0)
         memcpy(&change->old_blob, old->value.data, sizeof(change->old_blob));
-    if (swap->staged == 0)
-        return remove_co(change);
-    struct node_entry entry = {
-        .key = change->key, .value = slice_of(&word, sizeof(word)), .flags = NODE_FLAG_BLOB};
-    return store_entry_co(change, &entry);
+    *what = swap->staged == 0 ? ENGINE_REMOVE : ENGINE_STORE;
+    entry->value = slice_of(&swap->staged, sizeof(swap->staged));
+    entry->flags = NODE_FLAG_BLOB;
 }
 
 /* Nothing is wanted but that the leaf is whole. */
@@ -512,10 +489,14 @@ static RARE enum pando_status repair_if_torn_co(struct change *change)
     return blink_unlock_co(&change->self->blink, &change->lock);
 }
 
-/* With the leaf locked and read. AGAIN: start over. */
+/* With the leaf locked and read: decides, writes and unlocks. AGAIN: start over. */
 static USUAL enum pando_status change_locked_leaf_co(struct change *change)
 {
     struct sherman *self = change->self;
+    struct node_entry entry = {.key = change->key};
+    enum pando_status status = PANDO_OK;
+    int what;
+
     if (change->kind == CHANGE_REPAIR)
         return repair_if_torn_co(change);
     if (!change->looked)
@@ -523,7 +504,22 @@ static USUAL enum pando_status change_locked_leaf_co(struct change *change)
                                   change->scratch->node, change->key, &change->slot);
     if (change->found == LEAF_TORN)
         return repair_co(change);
-    return change->kind == CHANGE_SWAP ? swap_co(change) : decide_co(change);
+    if (change->kind == CHANGE_SWAP)
+        decide_swap(change, &what, &entry);
+    else
+        status = decide_co(change, &what, &entry);
+    if (status != PANDO_OK || what == ENGINE_KEEP)
+        return blink_unlock_with_co(&self->blink, &change->lock, status);
+    if (what == ENGINE_REMOVE)
+        return remove_co(change);
+    if (!self->table->on.twolevel)
+        return store_in_whole_leaf_co(change, &entry);
+    struct cells cells;
+    cells_begin(&cells);
+    if (cells_store(change, &cells, change->found, &change->slot, &entry))
+        return cells_commit_co(change, &cells);
+    return change->found == LEAF_FOUND ? update_large_co(change, &entry)
+                                       : rewrite_co(change, &entry);
 }
 
 /* Whether the leaf that was read there is the key's; mostly also where its pair is. */
@@ -596,19 +592,6 @@ static USUAL enum pando_status lock_leaf_co(struct change *change, fabric_addres
     return PANDO_AGAIN;
 }
 
-static USUAL enum pando_status try_change_co(struct change *change)
-{
-    struct sherman *self = change->self;
-    fabric_address address;
-    enum pando_status status =
-        blink_locate_co(&self->blink, change->key, 0, change->scratch->node, &address);
-    if (status == PANDO_OK)
-        status = lock_leaf_co(change, address);
-    if (status != PANDO_OK)
-        return status;
-    return change->lock.local.done ? change->adopted : change_locked_leaf_co(change);
-}
-
 /* What the change made superfluous. */
 static void clean_up_co(struct change *change, enum pando_status status)
 {
@@ -637,42 +620,37 @@ static RARE enum pando_status prepare_retry_co(struct change *change, struct poo
     return status;
 }
 
-/* Until it is done or cannot be; the change says what is wanted. */
-static USUAL enum pando_status change_co(struct change *change)
+/* Changes the leaf of a key. The caller has filled in `how` and what belongs to that kind. */
+static enum pando_status change_co(struct change *change, struct sherman *self,
+                                   enum change_kind kind, struct slice key)
 {
     struct pool_retry retry = {0};
     enum pando_status status;
 
-    for (;;) {
-        change_begin(change);
-        status = try_change_co(change);
-        clean_up_co(change, status);
-        if (status != PANDO_AGAIN && status != PANDO_STALE)
-            break;
-        status = prepare_retry_co(change, &retry);
-        if (status != PANDO_OK)
-            break;
-    }
-    return status;
-}
-
-/* The caller has filled in `how` and what belongs to that kind. */
-static enum pando_status run_change_co(struct change *change, struct sherman *self,
-                                       enum change_kind kind, struct slice key)
-{
     rt_charge(RT_COST_OPERATION);
     rt_charge(RT_COST_WRITE); /* before the lock is held, not while others wait for it */
-    struct blink_scratch *scratch = blink_scratch_take(&self->blink);
-    if (scratch == NULL)
+    change->scratch = blink_scratch_take(&self->blink);
+    if (change->scratch == NULL)
         return PANDO_NO_MEMORY;
     change->self = self;
-    change->scratch = scratch;
     change->key = key;
     change->kind = kind;
     change->answer = PANDO_OK;
     change->reread = false;
-    enum pando_status status = change_co(change);
-    blink_scratch_give(&self->blink, scratch);
+    do {
+        fabric_address address;
+        change_begin(change);
+        status = blink_locate_co(&self->blink, key, 0, change->scratch->node, &address);
+        if (status == PANDO_OK)
+            status = lock_leaf_co(change, address);
+        if (status == PANDO_OK)
+            status = change->lock.local.done ? change->adopted : change_locked_leaf_co(change);
+        clean_up_co(change, status);
+        if (status != PANDO_AGAIN && status != PANDO_STALE)
+            break;
+        status = prepare_retry_co(change, &retry);
+    } while (status == PANDO_OK);
+    blink_scratch_give(&self->blink, change->scratch);
     return status == PANDO_OK ? change->answer : status;
 }
 
@@ -683,7 +661,7 @@ enum pando_status sherman_modify_co(struct engine *engine, struct slice key, uns
     change.how = how;
     change.fn = fn;
     change.context = context;
-    return run_change_co(&change, sherman_of(engine), CHANGE_MODIFY, key);
+    return change_co(&change, sherman_of(engine), CHANGE_MODIFY, key);
 }
 
 enum pando_status sherman_swap_co(struct engine *engine, struct slice key,
@@ -692,14 +670,14 @@ enum pando_status sherman_swap_co(struct engine *engine, struct slice key,
     struct change change;
     change.how = 0;
     change.swap = swap;
-    return run_change_co(&change, sherman_of(engine), CHANGE_SWAP, key);
+    return change_co(&change, sherman_of(engine), CHANGE_SWAP, key);
 }
 
 enum pando_status sherman_repair_leaf_co(struct sherman *self, struct slice key)
 {
     struct change change;
     change.how = 0;
-    return run_change_co(&change, self, CHANGE_REPAIR, key);
+    return change_co(&change, self, CHANGE_REPAIR, key);
 }
 
 enum pando_status sherman_retry_torn_co(struct sherman *self, struct slice key, unsigned *looks)
