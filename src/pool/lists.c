@@ -120,21 +120,29 @@ static enum pando_status retry_or_resign_co(struct pool *pool, struct pool_retry
     return status == PANDO_OK ? PANDO_OK : PANDO_UNKNOWN;
 }
 
-enum pando_status pool_persist_co(struct pool_session *session, fabric_address at,
-                                  struct fabric_op *ops, uint32_t count, const atomic_bool *leaving)
+/* After a list that failed with that status. */
+static enum pando_status persist_again_co(struct pool_session *session, fabric_address at,
+                                          struct fabric_op *ops, uint32_t count,
+                                          const atomic_bool *leaving, enum pando_status status)
 {
     struct pool_retry retry = {.leaving = leaving};
-    for (;;) {
-        enum pando_status status =
-            pool_submit_co(session, pool_node_of(session->pool, at), ops, count);
-        if (status == PANDO_OK)
-            return PANDO_OK;
+    while (status != PANDO_OK) {
         if (status == PANDO_FENCED)
             return PANDO_UNKNOWN;
         status = retry_or_resign_co(session->pool, &retry);
         if (status != PANDO_OK)
             return status;
+        status = pool_submit_co(session, pool_node_of(session->pool, at), ops, count);
     }
+    return PANDO_OK;
+}
+
+enum pando_status pool_persist_co(struct pool_session *session, fabric_address at,
+                                  struct fabric_op *ops, uint32_t count, const atomic_bool *leaving)
+{
+    enum pando_status status = pool_submit_co(session, pool_node_of(session->pool, at), ops, count);
+    return status == PANDO_OK ? PANDO_OK
+                              : persist_again_co(session, at, ops, count, leaving, status);
 }
 
 /* How many of the first operations are not to be sent again, after a list that may have been applied in
@@ -195,7 +203,10 @@ enum pando_status pool_persist_unlock_co(struct pool_session *session, const str
                                          const atomic_bool *leaving)
 {
     static const struct pool_once none;
-    return pool_persist_unlock_once_co(session, lock, ops, count, &none, leaving);
+    enum pando_status status =
+        pool_submit_co(session, pool_node_of(session->pool, lock->address), ops, count);
+    return status == PANDO_OK ? PANDO_OK
+                              : unlock_again_co(session, lock, ops, count, &none, leaving, status);
 }
 
 /* ---- unseen lists ---------------------------------------------------------------------------- */
@@ -210,7 +221,9 @@ enum pando_status pool_persist_unseen_co(struct pool_session *session, fabric_ad
                                          struct fabric_op *ops, uint32_t count,
                                          const atomic_bool *leaving)
 {
-    return pool_persist_co(session, at, ops, count, leaving);
+    enum pando_status status = pool_submit_co(session, pool_node_of(session->pool, at), ops, count);
+    return status == PANDO_OK ? PANDO_OK
+                              : persist_again_co(session, at, ops, count, leaving, status);
 }
 
 void pool_write_begin(struct pool_session *session, struct pool_write *write)

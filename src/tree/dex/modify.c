@@ -32,7 +32,12 @@ struct local_modify {
     blob_ref old_ref;
     struct slice old;
 
+    /* What was done; told when the log has it. */
     uint64_t end; /* in the log, behind what was done or seen */
+    bool changed;
+    bool frees;        /* the blob old_ref: nothing refers to it any more */
+    bool keeps;        /* the record, if there is room for it, */
+    struct slice kept; /* with this value */
     bool shrunk;
     bool unknown;              /* a memory node did not do it, but its record is in the log */
     struct page_stamp refused; /* of the record that a memory node found no room for; 0: none */
@@ -318,39 +323,38 @@ static bool make_pushdown(struct local_modify *work, struct dex_pushdown *push)
            !is_long(table, push->value);
 }
 
-/* After the log has it: what was kept before, or has no page, is kept as it is now. */
-static void keep_record(const struct local_modify *work, const struct pair_cache_token *token,
-                        struct slice value)
-{
-    struct dex_table *table = work->self->table;
-    if (!work->edit->raw_blob && !is_long(table, value))
-        pair_cache_keep(&table->cache.records, token, work->key, value);
-}
-
 /* A memory node has done it. */
-static enum pando_status after_pushdown_co(struct local_modify *work,
-                                           const struct dex_pushdown *push)
+static void take_pushdown(struct local_modify *work, const struct dex_pushdown *push)
 {
-    struct dex *self = work->self;
     struct slice nothing = {0};
 
     (void)work->edit->fn(work->edit->context, push->was_there ? &nothing : NULL);
-    enum pando_status status = dex_await_durable_co(self, push->end);
-    if (status != PANDO_OK)
-        return PANDO_UNKNOWN;
+    work->end = push->end;
+    work->changed = true;
     work->shrunk = push->shrunk;
-    if (push->operation != DEX_PUSHDOWN_DELETE && push->token.room &&
-        dex_pushdown_changes(push->operation, push->was_there))
-        keep_record(work, &push->token, push->value);
-    if (push->old_blob) {
-        blob_ref ref;
-        memcpy(&ref, push->found.data, sizeof(ref));
-        enum pando_status freed = blob_free_co(self->base.session, self->table->id, ref);
-        (void)freed;
-    }
-    return PANDO_OK;
+    work->token = push->token;
+    work->keeps = push->operation != DEX_PUSHDOWN_DELETE && push->token.room &&
+                  dex_pushdown_changes(push->operation, push->was_there);
+    work->kept = push->value;
+    work->frees = push->old_blob;
+    if (push->old_blob)
+        memcpy(&work->old_ref, push->found.data, sizeof(work->old_ref));
 }
 
+/* After the log has it. */
+static void clean_up_co(struct local_modify *work)
+{
+    struct dex *self = work->self;
+    /* What was kept before, or has no page, is kept as it is now. */
+    if (work->keeps && !work->edit->raw_blob && !is_long(self->table, work->kept))
+        pair_cache_keep(&self->table->cache.records, &work->token, work->key, work->kept);
+    if (work->frees) {
+        enum pando_status freed = blob_free_co(self->base.session, self->table->id, work->old_ref);
+        (void)freed;
+    }
+}
+
+/* Changes the leaf, or has a memory node do it. *again: it is not done yet, if the status is OK. */
 static enum pando_status try_modify_co(struct local_modify *work, bool *again)
 {
     struct dex *self = work->self;
@@ -373,18 +377,22 @@ static enum pando_status try_modify_co(struct local_modify *work, bool *again)
         return status;
     if (work->spot.pushed_down) {
         *again = false;
-        return after_pushdown_co(work, &push);
+        take_pushdown(work, &push);
+        return PANDO_OK;
     }
     if (!work->spot.private &&
         !frame_take(frame_at(&table->cache.frames, work->spot.frame), work->spot.version))
         return PANDO_OK;
     status = edit_leaf_co(work, &change, &verdict);
     bool changed = status == PANDO_OK && verdict == DONE && change.what != ENGINE_KEEP;
-    bool frees = changed && work->old_blob;
-    bool private = work->spot.private;
-    enum release release = !changed                           ? RELEASE_SAME
-                           : frees && table->redo.log == NULL ? RELEASE_WRITTEN
-                                                              : RELEASE_CHANGED;
+    work->changed = changed;
+    work->frees = changed && work->old_blob;
+    work->keeps =
+        changed && change.what == ENGINE_STORE && (work->spot.private || work->token.room);
+    work->kept = change.value;
+    enum release release = !changed                                 ? RELEASE_SAME
+                           : work->frees && table->redo.log == NULL ? RELEASE_WRITTEN
+                                                                    : RELEASE_CHANGED;
     enum pando_status released = release_leaf_co(work, release);
     if (status != PANDO_OK)
         return status;
@@ -398,16 +406,7 @@ static enum pando_status try_modify_co(struct local_modify *work, bool *again)
     if (verdict == LOG_FULL)
         return PANDO_OK;
     *again = false;
-    status = dex_await_durable_co(self, work->end);
-    if (changed && status != PANDO_OK)
-        return PANDO_UNKNOWN;
-    if (changed && change.what == ENGINE_STORE && (private || work->token.room))
-        keep_record(work, &work->token, change.value);
-    if (status == PANDO_OK && frees) {
-        enum pando_status freed = blob_free_co(self->base.session, table->id, work->old_ref);
-        (void)freed;
-    }
-    return status;
+    return PANDO_OK;
 }
 
 enum pando_status dex_local_modify_co(struct dex *self, const struct map_partition *part,
@@ -425,8 +424,15 @@ enum pando_status dex_local_modify_co(struct dex *self, const struct map_partiti
     do
         status = try_modify_co(&work, &again);
     while (status == PANDO_OK && again && dex_try_again_co(self, &tries));
-    if (status == PANDO_OK && again)
+    if (status == PANDO_OK && again) {
         status = PANDO_TIMEOUT;
+    } else if (status == PANDO_OK) {
+        status = dex_await_durable_co(self, work.end);
+        if (status == PANDO_OK)
+            clean_up_co(&work);
+        else if (work.changed)
+            status = PANDO_UNKNOWN;
+    }
     blob_forget_co(&work);
     dex_scratch_give(self, work.scratch);
     if (status == PANDO_OK && work.shrunk)
