@@ -164,10 +164,11 @@ struct owners_engine {
 
     /* Does what a dead owner's log says of keys that are ours to take over (owners_taken_by_us), and makes it
      * durable: the log is not needed any more. Then frees it. Both may be done again. */
-    /* What the engine itself does in each round of the maintenance. */
-    void (*maintain_co)(struct owners_handle *self);
     enum pando_status (*replay_co)(struct owners_handle *self, const struct owners_log *log);
     enum pando_status (*free_log_co)(struct owners_handle *self, const struct owners_log *log);
+
+    /* What the engine itself does in each round of the maintenance. */
+    void (*maintain_co)(struct owners_handle *self);
 
     /* A map of that epoch becomes the view: what was read of others' keys may have changed. published: it is about to
      * be. */
