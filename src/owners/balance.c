@@ -60,9 +60,10 @@ static void decide_co(struct owners_handle *self, const struct owners_survey *su
         mine * count * OVER_DENOMINATOR <= sum * OVER_NUMERATOR || !middle_co(self, key, &size))
         return;
     struct owners_range range = owners_rest_of_part(self, slice_of(key, size), high);
-    enum pando_status status = owners_give_co(self, &range, members[least]);
+    struct step step = owners_give_co(self, &range, members[least]);
     log_info("gave keys to a process with less to do", log_u64("table", self->owners->id),
-             log_u64("to", map_identity(members[least]).member), log_status("status", status));
+             log_u64("to", map_identity(members[least]).member),
+             log_status("status", step_status(step)));
 }
 
 static void begin_co(struct owners_handle *self)

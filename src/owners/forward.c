@@ -32,39 +32,39 @@ static void wish_co(struct owners_handle *self, uint64_t owner, uint64_t called_
 }
 
 /* Whether to ask again, and perhaps another: the map is to be read anew. */
-static enum pando_status judge_co(struct owners_handle *self, uint64_t owner, uint64_t called_ns,
-                                  enum pando_status status, bool changes)
+static struct step judge_co(struct owners_handle *self, uint64_t owner, uint64_t called_ns,
+                            enum pando_status status, bool changes)
 {
     switch (status) {
     case PANDO_OK:
         if (atomic_load_explicit(unanswered(self->owners, owner), memory_order_relaxed) != 0)
             atomic_store(unanswered(self->owners, owner), 0);
-        return status;
+        return step_of(status);
     case PANDO_FENCED:
     case PANDO_NO_MEMORY:
     case PANDO_UNKNOWN:
     case PANDO_FULL:
     case PANDO_CORRUPT:
-        return status;
+        return step_of(status);
     case PANDO_BROKEN:
     case PANDO_TIMEOUT:
         wish_co(self, owner, called_ns, false);
         atomic_store(&self->owners->map_stale, true);
-        return changes ? PANDO_UNKNOWN : PANDO_AGAIN;
+        return changes ? step_of(PANDO_UNKNOWN) : step_to(STEP_RESTART);
     case PANDO_NOT_FOUND:
     case PANDO_UNSUPPORTED:
         wish_co(self, owner, called_ns, status == PANDO_UNSUPPORTED);
         atomic_store(&self->owners->map_stale, true);
-        return PANDO_AGAIN;
+        return step_to(STEP_RESTART);
     default: /* no longer the owner */
         atomic_store(&self->owners->map_stale, true);
-        return PANDO_AGAIN;
+        return step_to(STEP_RESTART);
     }
 }
 
-static enum pando_status call_co(struct owners_handle *self, uint64_t owner,
-                                 enum owners_method method, struct slice body, void *reply,
-                                 uint32_t capacity, uint32_t *size, bool changes)
+static struct step call_co(struct owners_handle *self, uint64_t owner, enum owners_method method,
+                           struct slice body, void *reply, uint32_t capacity, uint32_t *size,
+                           bool changes)
 {
     uint64_t called_ns = rt_coarse_ns();
     uint32_t got = 0;
@@ -78,8 +78,8 @@ static enum pando_status call_co(struct owners_handle *self, uint64_t owner,
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* What the owner has, as it lies in its leaf; NOT_FOUND. In a buffer of the scratch. */
-static enum pando_status raw_get_co(struct owners_handle *self, uint64_t owner, struct slice key,
-                                    struct owners_scratch *scratch, struct slice *value, bool *blob)
+static struct step raw_get_co(struct owners_handle *self, uint64_t owner, struct slice key,
+                              struct owners_scratch *scratch, struct slice *value, bool *blob)
 {
     struct owners_get_reply head;
     uint64_t called_ns = rt_coarse_ns();
@@ -88,23 +88,23 @@ static enum pando_status raw_get_co(struct owners_handle *self, uint64_t owner, 
         pool_call_co(self->session, map_identity(owner), self->owners->id, OWNERS_CALL_GET, key,
                      scratch->bytes, POOL_INTENT_BYTES, &size);
     owners_count(&self->owners->forwarded);
-    status = judge_co(self, owner, called_ns, status, false);
-    if (status != PANDO_OK)
-        return status;
+    struct step step = judge_co(self, owner, called_ns, status, false);
+    if (!step_ok(step))
+        return step;
     if (size < sizeof(head) || size > POOL_INTENT_BYTES)
-        return size == 0 ? PANDO_NOT_FOUND : PANDO_CORRUPT;
+        return step_of(size == 0 ? PANDO_NOT_FOUND : PANDO_CORRUPT);
     memcpy(&head, scratch->bytes, sizeof(head));
     *value = slice_of(scratch->bytes + sizeof(head), size - sizeof(head));
     *blob = head.blob == 1;
-    return head.blob > 1 || (*blob && value->size != 8) ? PANDO_CORRUPT : PANDO_OK;
+    return step_of(head.blob > 1 || (*blob && value->size != 8) ? PANDO_CORRUPT : PANDO_OK);
 }
 
-enum pando_status owners_read_blob_co(struct owners_handle *self, struct slice key, blob_ref ref,
-                                      struct engine_part *part, blob_ref *missing)
+struct step owners_read_blob_co(struct owners_handle *self, struct slice key, blob_ref ref,
+                                struct engine_part *part, blob_ref *missing)
 {
     enum pando_status status =
         blob_read_found_co(self->session, self->owners->id, key, ref, part, missing);
-    return status == PANDO_STALE ? PANDO_AGAIN : status;
+    return status == PANDO_STALE ? step_to(STEP_RESTART) : step_of(status);
 }
 
 void owners_take_part(struct engine_part *part, struct slice value)
@@ -117,31 +117,29 @@ void owners_take_part(struct engine_part *part, struct slice value)
         memcpy(part->to, value.data + part->offset, part->got);
 }
 
-enum pando_status owners_forward_get_co(struct owners_handle *self, uint64_t owner,
-                                        struct slice key, struct engine_part *part,
-                                        blob_ref *missing)
+struct step owners_forward_get_co(struct owners_handle *self, uint64_t owner, struct slice key,
+                                  struct engine_part *part, blob_ref *missing)
 {
     struct owners_scratch *scratch = owners_scratch_take(self);
     struct slice found;
     bool blob;
     if (scratch == NULL)
-        return PANDO_NO_MEMORY;
-    enum pando_status status = raw_get_co(self, owner, key, scratch, &found, &blob);
+        return step_of(PANDO_NO_MEMORY);
+    struct step step = raw_get_co(self, owner, key, scratch, &found, &blob);
 
-    if (status == PANDO_OK && blob) {
+    if (step_ok(step) && blob) {
         blob_ref ref;
         memcpy(&ref, found.data, sizeof(ref));
-        status = owners_read_blob_co(self, key, ref, part, missing);
-    } else if (status == PANDO_OK) {
+        step = owners_read_blob_co(self, key, ref, part, missing);
+    } else if (step_ok(step)) {
         owners_take_part(part, found);
     }
     owners_scratch_give(self, scratch);
-    return status;
+    return step;
 }
 
-enum pando_status owners_forward_leaf_co(struct owners_handle *self, uint64_t owner,
-                                         struct slice key, bool before, void *to, uint32_t capacity,
-                                         uint32_t *size)
+struct step owners_forward_leaf_co(struct owners_handle *self, uint64_t owner, struct slice key,
+                                   bool before, void *to, uint32_t capacity, uint32_t *size)
 {
     struct owners_leaf_request head = {.before = before};
     uint8_t body[sizeof(head) + ENGINE_KEY_MAX + 8];
@@ -175,9 +173,9 @@ static enum pando_status pack_value_co(struct owners_handle *self, struct slice 
     return status;
 }
 
-static enum pando_status send_co(struct owners_handle *self, uint64_t owner, struct slice key,
-                                 struct parcel *parcel, struct owners_scratch *scratch,
-                                 struct owners_modify_reply *reply)
+static struct step send_co(struct owners_handle *self, uint64_t owner, struct slice key,
+                           struct parcel *parcel, struct owners_scratch *scratch,
+                           struct owners_modify_reply *reply)
 {
     uint8_t *body = scratch->bytes;
     uint32_t size = 0;
@@ -190,18 +188,18 @@ static enum pando_status send_co(struct owners_handle *self, uint64_t owner, str
     size_t behind = total + key.size + parcel->value.size;
     if (behind + parcel->expected.size > POOL_INTENT_BYTES ||
         behind + parcel->expected.size + 64 > FABRIC_CALL_BYTES_MAX)
-        return PANDO_TOO_LARGE;
+        return step_of(PANDO_TOO_LARGE);
     if (parcel->expected.size > 0)
         memmove(body + behind, parcel->expected.data, parcel->expected.size);
     memcpy(body, &parcel->head, sizeof(parcel->head));
     memcpy(body + total, key.data, key.size);
     if (parcel->value.size > 0)
         memcpy(body + total + key.size, parcel->value.data, parcel->value.size);
-    enum pando_status status =
+    struct step step =
         call_co(self, owner, OWNERS_CALL_MODIFY, slice_of(body, behind + parcel->expected.size),
                 reply, sizeof(*reply), &size, true);
     /* An answer that says less than it should: it may have been done. */
-    return status == PANDO_OK && size != sizeof(*reply) ? PANDO_UNKNOWN : status;
+    return step_ok(step) && size != sizeof(*reply) ? step_of(PANDO_UNKNOWN) : step;
 }
 
 static bool stores(const struct parcel *parcel, const struct owners_modify_reply *reply)
@@ -211,24 +209,24 @@ static bool stores(const struct parcel *parcel, const struct owners_modify_reply
 }
 
 /* Sends it, and frees the blob if nobody took it. */
-static enum pando_status deliver_co(struct owners_handle *self, uint64_t owner, struct slice key,
-                                    struct parcel *parcel, struct owners_scratch *scratch,
-                                    struct owners_modify_reply *reply)
+static struct step deliver_co(struct owners_handle *self, uint64_t owner, struct slice key,
+                              struct parcel *parcel, struct owners_scratch *scratch,
+                              struct owners_modify_reply *reply)
 {
-    enum pando_status status = pack_value_co(self, key, parcel);
-    if (status == PANDO_OK)
-        status = send_co(self, owner, key, parcel, scratch, reply);
-    bool kept = status == PANDO_UNKNOWN || (status == PANDO_OK && stores(parcel, reply));
+    struct step step = step_of(pack_value_co(self, key, parcel));
+    if (step_ok(step))
+        step = send_co(self, owner, key, parcel, scratch, reply);
+    bool kept = step.status == PANDO_UNKNOWN || (step_ok(step) && stores(parcel, reply));
     if (parcel->blob != 0 && !kept) {
         enum pando_status freed = blob_free_co(self->session, self->owners->id, parcel->blob);
         (void)freed;
     }
-    return status;
+    return step;
 }
 
 /* Puts and deletes: what they do depends on no more than whether the key is there. */
-static enum pando_status blind_co(struct owners_handle *self, uint64_t owner, struct slice key,
-                                  const struct owners_edit *edit, struct owners_scratch *scratch)
+static struct step blind_co(struct owners_handle *self, uint64_t owner, struct slice key,
+                            const struct owners_edit *edit, struct owners_scratch *scratch)
 {
     struct slice nothing = {0};
     struct engine_change present = edit->fn(edit->context, &nothing);
@@ -241,16 +239,16 @@ static enum pando_status blind_co(struct owners_handle *self, uint64_t owner, st
         parcel.value = present.value;
     if (absent.what == ENGINE_STORE)
         parcel.value = absent.value;
-    enum pando_status status = deliver_co(self, owner, key, &parcel, scratch, &reply);
-    if (status == PANDO_OK)
+    struct step step = deliver_co(self, owner, key, &parcel, scratch, &reply);
+    if (step_ok(step))
         (void)edit->fn(edit->context, reply.was_there ? &nothing : NULL); /* what it was told */
-    return status;
+    return step;
 }
 
-/* The long value that `raw` refers to. AGAIN: it is gone, so the key has another. */
-static enum pando_status fetch_old_co(struct owners_handle *self, struct slice key,
-                                      struct slice raw, const struct owners_edit *edit,
-                                      struct owners_scratch *scratch, struct slice *old)
+/* The long value that `raw` refers to. Restarts: it is gone, so the key has another. */
+static struct step fetch_old_co(struct owners_handle *self, struct slice key, struct slice raw,
+                                const struct owners_edit *edit, struct owners_scratch *scratch,
+                                struct slice *old)
 {
     uint16_t table = self->owners->id;
     struct blob_buffer buffer = {0};
@@ -262,34 +260,33 @@ static enum pando_status fetch_old_co(struct owners_handle *self, struct slice k
     scratch->blob = buffer.bytes;
     if (status == PANDO_STALE)
         status = blob_missing(table, ref, edit->missing);
-    return status == PANDO_STALE ? PANDO_AGAIN : status;
+    return status == PANDO_STALE ? step_to(STEP_RESTART) : step_of(status);
 }
 
 /* Anything else: what is there is fetched, and replaced only if it is still the same. */
-static enum pando_status conditional_co(struct owners_handle *self, uint64_t owner,
-                                        struct slice key, const struct owners_edit *edit,
-                                        struct owners_scratch *scratch)
+static struct step conditional_co(struct owners_handle *self, uint64_t owner, struct slice key,
+                                  const struct owners_edit *edit, struct owners_scratch *scratch)
 {
     struct slice raw = {0}, old = {0};
     struct owners_modify_reply reply;
     bool blob = false;
 
-    enum pando_status status = raw_get_co(self, owner, key, scratch, &raw, &blob);
-    bool there = status == PANDO_OK;
-    if (!there && status != PANDO_NOT_FOUND)
-        return status;
+    struct step step = raw_get_co(self, owner, key, scratch, &raw, &blob);
+    bool there = step_ok(step);
+    if (!there && step.status != PANDO_NOT_FOUND)
+        return step;
     old = raw;
     if (there && blob) {
         old.size = 0;
         if ((edit->how & ENGINE_BLIND) == 0) {
-            status = fetch_old_co(self, key, raw, edit, scratch, &old);
-            if (status != PANDO_OK)
-                return status;
+            step = fetch_old_co(self, key, raw, edit, scratch, &old);
+            if (!step_ok(step))
+                return step;
         }
     }
     struct engine_change change = edit->fn(edit->context, there ? &old : NULL);
     if (change.what == ENGINE_KEEP || (change.what == ENGINE_REMOVE && !there))
-        return PANDO_OK;
+        return step_of(PANDO_OK);
     struct parcel parcel = {.head = {.if_absent = (uint8_t)change.what,
                                      .if_present = (uint8_t)change.what,
                                      .expect = !there ? OWNERS_EXPECT_ABSENT
@@ -298,13 +295,13 @@ static enum pando_status conditional_co(struct owners_handle *self, uint64_t own
                             .expected = raw};
     if (change.what == ENGINE_STORE)
         parcel.value = change.value;
-    status = deliver_co(self, owner, key, &parcel, scratch, &reply);
-    return status == PANDO_OK && reply.mismatch ? PANDO_AGAIN : status;
+    step = deliver_co(self, owner, key, &parcel, scratch, &reply);
+    return step_ok(step) && reply.mismatch ? step_to(STEP_RESTART) : step;
 }
 
 /* A swap: what it stores and expects is as it lies in a leaf. */
-static enum pando_status raw_co(struct owners_handle *self, uint64_t owner, struct slice key,
-                                const struct owners_edit *edit, struct owners_scratch *scratch)
+static struct step raw_co(struct owners_handle *self, uint64_t owner, struct slice key,
+                          const struct owners_edit *edit, struct owners_scratch *scratch)
 {
     struct slice nothing = {0};
     struct engine_change present = edit->fn(edit->context, &nothing);
@@ -319,38 +316,37 @@ static enum pando_status raw_co(struct owners_handle *self, uint64_t owner, stru
     parcel.value = present.what == ENGINE_STORE ? present.value : absent.value;
     if (present.what != ENGINE_STORE && absent.what != ENGINE_STORE)
         parcel.value = slice_of(NULL, 0);
-    enum pando_status status = send_co(self, owner, key, &parcel, scratch, &reply);
-    if (status != PANDO_OK)
-        return status;
+    struct step step = send_co(self, owner, key, &parcel, scratch, &reply);
+    if (!step_ok(step))
+        return step;
     *edit->mismatch = reply.mismatch != 0;
     (void)edit->fn(edit->context, reply.was_there ? &nothing : NULL); /* what it was told */
-    return PANDO_OK;
+    return step;
 }
 
-enum pando_status owners_forward_modify_co(struct owners_handle *self, uint64_t owner,
-                                           struct slice key, const struct owners_edit *edit)
+struct step owners_forward_modify_co(struct owners_handle *self, uint64_t owner, struct slice key,
+                                     const struct owners_edit *edit)
 {
     const unsigned put = ENGINE_BLIND | ENGINE_ANYWHERE;
     struct owners_scratch *scratch = owners_scratch_take(self);
     if (scratch == NULL)
-        return PANDO_NO_MEMORY;
-    enum pando_status status = edit->raw ? raw_co(self, owner, key, edit, scratch)
-                               : (edit->how & put) == put
-                                   ? blind_co(self, owner, key, edit, scratch)
-                                   : conditional_co(self, owner, key, edit, scratch);
+        return step_of(PANDO_NO_MEMORY);
+    struct step step = edit->raw                  ? raw_co(self, owner, key, edit, scratch)
+                       : (edit->how & put) == put ? blind_co(self, owner, key, edit, scratch)
+                                                  : conditional_co(self, owner, key, edit, scratch);
     owners_scratch_give(self, scratch);
-    return status;
+    return step;
 }
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-enum pando_status owners_forward_flush_co(struct owners_handle *self, uint64_t owner)
+struct step owners_forward_flush_co(struct owners_handle *self, uint64_t owner)
 {
     return call_co(self, owner, OWNERS_CALL_FLUSH, slice_of(NULL, 0), NULL, 0, NULL, false);
 }
 
-enum pando_status owners_forward_give_co(struct owners_handle *self, uint64_t owner,
-                                         const struct owners_range *range, uint64_t to)
+struct step owners_forward_give_co(struct owners_handle *self, uint64_t owner,
+                                   const struct owners_range *range, uint64_t to)
 {
     struct owners_give_request head = {.to = to,
                                        .low_size = (uint32_t)range->low.size,

@@ -74,12 +74,12 @@ static enum pando_status give_in_pool_co(struct owners_handle *self,
 {
     struct owners *owners = self->owners;
     struct pool_retry retry = {0};
-    enum pando_status status;
+    struct step step;
 
     do {
         struct map *map, *next;
-        status = map_read_co(self->session, owners->slot, owners->id, &map);
-        if (status == PANDO_OK) {
+        step = step_of(map_read_co(self->session, owners->slot, owners->id, &map));
+        if (step_ok(step)) {
             next = map_copy(map);
             if (next == NULL || map_cut(next, range->low) != PANDO_OK ||
                 (!range->no_high && map_cut(next, range->high) != PANDO_OK)) {
@@ -97,24 +97,20 @@ static enum pando_status give_in_pool_co(struct owners_handle *self,
             }
             /* All that the log has of these keys is in their pages. If there are no others, it is not
              * needed any more, and after the change nobody would know of it. */
-            status = PANDO_OK;
             if (owners->engine->log(owners).address != 0 && !owners_log_named(owners, next))
-                status = owners->engine->retain_log_co(self, false);
-            if (status == PANDO_OK) {
-                status = owners_map_replace_co(self, map, next);
-                *unsure = *unsure || (status != PANDO_FULL && status != PANDO_NO_MEMORY);
+                step = step_of(owners->engine->retain_log_co(self, false));
+            if (step_ok(step)) {
+                step = owners_map_replace_co(self, map, next);
+                *unsure = *unsure || (step.status != PANDO_FULL && step.status != PANDO_NO_MEMORY);
             } else {
                 free(map);
                 free(next);
             }
         }
-        if (status == PANDO_AGAIN || status == PANDO_BROKEN || status == PANDO_TIMEOUT) {
-            status = owners_retry_co(self->owners, &retry);
-            if (status == PANDO_OK)
-                status = PANDO_AGAIN;
-        }
-    } while (status == PANDO_AGAIN);
-    return status;
+        if (step.status == PANDO_BROKEN || step.status == PANDO_TIMEOUT)
+            step = step_to(STEP_RESTART);
+    } while (owners_again_co(owners, &retry, &step));
+    return step.status;
 }
 
 /* Reads in the pool whether the keys that are stopped here were given away. One CAS gives all of
@@ -266,24 +262,24 @@ static void tell(struct owners_handle *self, const struct owners_range *range, u
     free(news);
 }
 
-enum pando_status owners_give_quietly_co(struct owners_handle *self,
-                                         const struct owners_range *range, uint64_t to)
+struct step owners_give_quietly_co(struct owners_handle *self, const struct owners_range *range,
+                                   uint64_t to)
 {
-    enum pando_status status = owners_change_begin_co(self->owners);
-    if (status != PANDO_OK)
-        return status;
-    status = PANDO_STALE;
+    struct step step = owners_change_begin_co(self->owners);
+    if (!step_ok(step))
+        return step;
+    enum pando_status status = PANDO_STALE;
     for (int tries = 0; tries < GIVE_TRIES && status == PANDO_STALE; tries++)
         status = give_once_co(self, range, to);
     owners_change_end(self->owners);
-    return status;
+    return step_of(status);
 }
 
-enum pando_status owners_give_co(struct owners_handle *self, const struct owners_range *range,
-                                 uint64_t to)
+struct step owners_give_co(struct owners_handle *self, const struct owners_range *range,
+                           uint64_t to)
 {
-    enum pando_status status = owners_give_quietly_co(self, range, to);
-    if (status == PANDO_OK && to != 0 && to != owners_self(self->owners))
+    struct step step = owners_give_quietly_co(self, range, to);
+    if (step_ok(step) && to != 0 && to != owners_self(self->owners))
         tell(self, range, to);
-    return status;
+    return step;
 }

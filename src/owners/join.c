@@ -44,32 +44,30 @@ static enum pando_status join_frozen_co(struct owners_handle *self, bool *unsure
 {
     struct owners *owners = self->owners;
     struct pool_retry retry = {0};
-    enum pando_status status;
+    struct step step;
 
     do {
         struct map *map, *next = NULL;
-        status = map_read_co(self->session, owners->slot, owners->id, &map);
-        if (status == PANDO_OK) {
+        step = step_of(map_read_co(self->session, owners->slot, owners->id, &map));
+        if (step_ok(step)) {
             next = map_copy(map);
             if (next == NULL) {
                 free(map);
-                status = PANDO_NO_MEMORY;
+                step = step_of(PANDO_NO_MEMORY);
             } else if (even_epochs(owners, next)) {
-                status = owners_map_replace_co(self, map, next);
-                *unsure = *unsure || (status != PANDO_FULL && status != PANDO_NO_MEMORY);
+                step = owners_map_replace_co(self, map, next);
+                *unsure = *unsure || (step.status != PANDO_FULL && step.status != PANDO_NO_MEMORY);
             } else {
                 free(next);
-                status = owners_map_install_co(self, map);
+                step = step_of(owners_map_install_co(self, map));
             }
         }
         /* Without memory, and without knowing whether it was changed, this cannot be left. */
-        if (status == PANDO_AGAIN || status == PANDO_BROKEN || status == PANDO_TIMEOUT ||
-            (status == PANDO_NO_MEMORY && *unsure)) {
-            status = owners_retry_co(self->owners, &retry);
-            status = status == PANDO_OK ? PANDO_AGAIN : status;
-        }
-    } while (status == PANDO_AGAIN);
-    return status;
+        if (step.status == PANDO_BROKEN || step.status == PANDO_TIMEOUT ||
+            (step.status == PANDO_NO_MEMORY && *unsure))
+            step = step_to(STEP_RESTART);
+    } while (owners_again_co(owners, &retry, &step));
+    return step.status;
 }
 
 /* The view, and the same with a stop to what is ours. */
@@ -104,7 +102,7 @@ void owners_join_partitions_co(struct owners_handle *self)
     struct owners *owners = self->owners;
     struct map *thawed, *frozen;
 
-    if (owners_change_begin_co(owners) != PANDO_OK)
+    if (!step_ok(owners_change_begin_co(owners)))
         return; /* a later pass does it */
     if (!worthwhile(owners) || !views(owners, &thawed, &frozen)) {
         owners_change_end(owners);

@@ -76,11 +76,11 @@ static void take_over_dead_co(struct owners_handle *self)
     }
     uint64_t owner;
     atomic_store(&owners->map_stale, true);
-    enum pando_status status = owners_claim_co(self, slice_of(key, size), &owner);
+    struct step step = owners_claim_co(self, slice_of(key, size), &owner);
     owners->looked = false; /* there may be more */
-    if (status != PANDO_OK && status != PANDO_AGAIN && status != PANDO_FENCED)
+    if (step.next == STEP_DONE && step.status != PANDO_OK && step.status != PANDO_FENCED)
         log_warn("cannot take over a dead owner's keys", log_u64("table", owners->id),
-                 log_status("status", status));
+                 log_status("status", step.status));
 }
 
 /* What all threads have done since the last time. */

@@ -18,20 +18,20 @@ static bool changing(const void *owners)
     return atomic_load(&((const struct owners *)owners)->changing);
 }
 
-enum pando_status owners_change_begin_co(struct owners *owners)
+struct step owners_change_begin_co(struct owners *owners)
 {
     uint64_t end_ns = 0;
     while (atomic_exchange(&owners->changing, true)) {
         uint64_t now_ns = rt_now_ns();
         end_ns = end_ns == 0 ? now_ns + pool_lease_ns(owners->pool) : end_ns;
         if (pool_fenced(owners->pool))
-            return PANDO_FENCED;
+            return step_of(PANDO_FENCED);
         if (now_ns > end_ns || pool_ending(owners->pool))
-            return PANDO_AGAIN;
+            return step_to(STEP_RESTART);
         (void)rt_waitq_while_co(&owners->change, changing, owners,
                                 now_ns + pool_lease_ns(owners->pool) / LOOKS_PER_LEASE);
     }
-    return PANDO_OK;
+    return step_of(PANDO_OK);
 }
 
 void owners_change_end(struct owners *owners)
@@ -108,8 +108,7 @@ static bool name_log(const struct owners_handle *self, struct map *map, uint64_t
     return any;
 }
 
-enum pando_status owners_map_replace_co(struct owners_handle *self, struct map *from,
-                                        struct map *to)
+struct step owners_map_replace_co(struct owners_handle *self, struct map *from, struct map *to)
 {
     struct owners *owners = self->owners;
     (void)name_log(self, to, from->epoch + 1);
@@ -121,21 +120,22 @@ enum pando_status owners_map_replace_co(struct owners_handle *self, struct map *
               log_status("status", status));
     if (status == PANDO_OK) {
         status = owners_map_install_co(self, to);
-        return status == PANDO_NO_MEMORY ? PANDO_AGAIN : status;
+        return status == PANDO_NO_MEMORY ? step_to(STEP_RESTART) : step_of(status);
     }
     free(to);
-    return status == PANDO_STALE || status == PANDO_UNKNOWN ? PANDO_AGAIN : status;
+    return status == PANDO_STALE || status == PANDO_UNKNOWN ? step_to(STEP_RESTART)
+                                                            : step_of(status);
 }
 
 /* Everything of `from` (0: of nobody) becomes ours, or ours to take over. */
-static enum pando_status take_parts_co(struct owners_handle *self, struct map *map, uint64_t from,
-                                       bool over)
+static struct step take_parts_co(struct owners_handle *self, struct map *map, uint64_t from,
+                                 bool over)
 {
     struct owners *owners = self->owners;
     struct map *next = map_copy(map);
     if (next == NULL) {
         free(map);
-        return PANDO_NO_MEMORY;
+        return step_of(PANDO_NO_MEMORY);
     }
     for (uint32_t i = 0; i < next->count; i++) {
         struct map_partition *part = &next->parts[i];
@@ -172,12 +172,12 @@ static bool gained(const struct owners *owners, const struct map *map)
 }
 
 /* Makes a map that was read the view. Consumes it. */
-static enum pando_status accept_co(struct owners_handle *self, struct map *map)
+static struct step accept_co(struct owners_handle *self, struct map *map)
 {
     /* It is already: then nobody has to wait for those who are at work. */
     if (map->epoch == owners_epoch(self->owners)) {
         free(map);
-        return PANDO_OK;
+        return step_of(PANDO_OK);
     }
     if (gained(self->owners, map))
         atomic_store(&self->owners->received_ns, rt_now_ns());
@@ -187,12 +187,12 @@ static enum pando_status accept_co(struct owners_handle *self, struct map *map)
     struct map *next = status == PANDO_OK ? map_copy(map) : NULL;
     if (next == NULL) {
         free(map);
-        return status == PANDO_OK ? PANDO_NO_MEMORY : status;
+        return step_of(status == PANDO_OK ? PANDO_NO_MEMORY : status);
     }
     if (name_log(self, next, map->epoch + 1))
         return owners_map_replace_co(self, map, next);
     free(next);
-    return owners_map_install_co(self, map);
+    return step_of(owners_map_install_co(self, map));
 }
 
 /* Whether all partitions of a dead owner are ours to take over already; and whether those who are
@@ -217,8 +217,8 @@ static enum pando_status takers_co(struct owners_handle *self, const struct map 
 }
 
 /* Consumes the map. The part's owner is gone. */
-static enum pando_status take_over_co(struct owners_handle *self, struct map *map,
-                                      const struct map_partition *part)
+static struct step take_over_co(struct owners_handle *self, struct map *map,
+                                const struct map_partition *part)
 {
     struct owners *owners = self->owners;
     uint64_t dead = part->owner;
@@ -235,13 +235,13 @@ static enum pando_status take_over_co(struct owners_handle *self, struct map *ma
     enum pando_status status = takers_co(self, map, dead, &ours, &gone);
     if (status != PANDO_OK || !gone) {
         free(map);
-        return status == PANDO_OK ? PANDO_AGAIN : status;
+        return step_restart_after(status);
     }
     /* If the map says already that we do, the view may not: what follows the map's CAS may have failed. A
      * replay goes by the view, and would take every record for another's. */
-    status = ours ? accept_co(self, map) : take_parts_co(self, map, dead, true);
-    if (status != PANDO_OK)
-        return status;
+    struct step step = ours ? accept_co(self, map) : take_parts_co(self, map, dead, true);
+    if (!step_ok(step))
+        return step;
     owners_count(&owners->takeovers);
     status = owners->engine->replay_co(self, &log);
     /* What it had is done: whoever finds the log named by the map now finds it not kept. (Freed after the map has
@@ -250,7 +250,7 @@ static enum pando_status take_over_co(struct owners_handle *self, struct map *ma
         status = owners->engine->free_log_co(self, &log);
     if (status == PANDO_OK)
         status = map_read_co(self->session, owners->slot, owners->id, &map);
-    return status == PANDO_OK ? take_parts_co(self, map, dead, false) : status;
+    return status == PANDO_OK ? take_parts_co(self, map, dead, false) : step_of(status);
 }
 
 /* What keeps us from taking over stays damaged: not everybody who needs one of these keys is to find out anew. */
@@ -265,8 +265,7 @@ static bool known_damaged(const struct owners *owners, uint64_t dead)
     return owners->damaged_owner == dead && rt_now_ns() < owners->damaged_until_ns;
 }
 
-static enum pando_status claim_fresh_co(struct owners_handle *self, struct slice key,
-                                        uint64_t *owner)
+static struct step claim_fresh_co(struct owners_handle *self, struct slice key, uint64_t *owner)
 {
     struct owners *owners = self->owners;
     uint64_t me = owners_self(owners);
@@ -275,7 +274,7 @@ static enum pando_status claim_fresh_co(struct owners_handle *self, struct slice
 
     enum pando_status status = map_read_co(self->session, owners->slot, owners->id, &map);
     if (status != PANDO_OK)
-        return status;
+        return step_of(status);
     const struct map_partition *part = map_find(map, key);
     *owner = part->owner;
     if (part->owner == me)
@@ -288,49 +287,50 @@ static enum pando_status claim_fresh_co(struct owners_handle *self, struct slice
         status = owners->engine->prepare_co(self);
     if (status != PANDO_OK) {
         free(map);
-        return status;
+        return step_of(status);
     }
     if (part->owner == 0)
         return take_parts_co(self, map, 0, false);
     if (gone) {
         uint64_t dead = part->owner;
-        status = take_over_co(self, map, part);
-        if (status == PANDO_CORRUPT)
+        struct step step = take_over_co(self, map, part);
+        if (step.status == PANDO_CORRUPT)
             note_damaged(owners, dead);
-        return status;
+        return step;
     }
     atomic_store(&owners->map_stale, false);
     return accept_co(self, map);
 }
 
-enum pando_status owners_claim_co(struct owners_handle *self, struct slice key, uint64_t *owner)
+struct step owners_claim_co(struct owners_handle *self, struct slice key, uint64_t *owner)
 {
     struct owners *owners = self->owners;
     struct owners_guard guard;
 
     if (pool_fenced(owners->pool))
-        return PANDO_FENCED;
+        return step_of(PANDO_FENCED);
     owners_enter(self, key, &guard);
     *owner = guard.part->owner;
     bool frozen = guard.part->frozen;
     uint64_t epoch = guard.map->epoch;
     owners_leave(self, &guard);
     if (frozen)
-        return PANDO_AGAIN;
+        return step_to(STEP_RESTART);
     if (*owner == owners_self(owners) || (*owner != 0 && !atomic_load(&owners->map_stale)))
-        return PANDO_OK;
-    enum pando_status status = owners_change_begin_co(owners);
-    if (status != PANDO_OK)
-        return status;
+        return step_of(PANDO_OK);
+    struct step step = owners_change_begin_co(owners);
+    if (!step_ok(step))
+        return step;
     /* Many wait for the same news: whoever comes second has them. */
     if (epoch == owners_epoch(owners))
-        status = claim_fresh_co(self, key, owner);
+        step = claim_fresh_co(self, key, owner);
     owners_change_end(owners);
     /* Whatever it was, it is decided by what the view says now. */
-    if (status == PANDO_OK) {
+    if (step_ok(step)) {
         owners_enter(self, key, &guard);
         *owner = guard.part->owner;
         owners_leave(self, &guard);
     }
-    return status == PANDO_BROKEN || status == PANDO_TIMEOUT ? PANDO_AGAIN : status;
+    return step.status == PANDO_BROKEN || step.status == PANDO_TIMEOUT ? step_to(STEP_RESTART)
+                                                                       : step;
 }

@@ -18,6 +18,7 @@
 #include "base/list.h"
 #include "blob/blob.h"
 #include "engine/engine.h"
+#include "engine/step.h"
 #include "owners/map.h"
 #include "pool/pool.h"
 
@@ -145,8 +146,8 @@ struct owners_engine {
                                 struct owners_handle **out);
     void (*detach)(struct owners_handle *self);
 
-    /* Operations on a key of one's own, for others; the caller has entered. What a read gives is durable. AGAIN: the
-     * key is not ours any more. */
+    /* Operations on a key of one's own, for others; the caller has entered. What a read gives is
+     * durable. */
     enum pando_status (*get_co)(struct owners_handle *self, const struct map_partition *part,
                                 struct slice key, bool *blob, void *to, size_t capacity,
                                 size_t *size);
@@ -218,6 +219,17 @@ static inline void owners_count_operations(struct owners_handle *self, uint64_t 
 /* Bounded loops that begin again: pool_retry_co, for less long while the table is being closed. */
 PANDO_MUST_CHECK enum pando_status owners_retry_co(struct owners *owners, struct pool_retry *retry);
 
+/* The condition of such a loop: whether the try is followed by another, after a pause. If not, the
+ * step is how the loop ends: as the try did, or with TIMEOUT or FENCED. */
+static inline bool owners_again_co(struct owners *owners, struct pool_retry *retry,
+                                   struct step *step)
+{
+    if (step->next == STEP_DONE)
+        return false;
+    *step = step_of(owners_retry_co(owners, retry));
+    return step_ok(*step);
+}
+
 /* ---- map_copy.c: who owns what, as this process knows it ----------------------------------------- */
 
 static inline uint64_t owners_self(const struct owners *owners)
@@ -262,13 +274,13 @@ bool owners_owns(struct owners_handle *self, struct slice key);
 /* ---- own.c, give.c, spread.c: getting and giving keys ---------------------------------------- */
 
 /* A key that is not ours: takes it over if nobody has it (any more), and otherwise says who does. */
-PANDO_MUST_CHECK enum pando_status owners_claim_co(struct owners_handle *self, struct slice key,
-                                                   uint64_t *owner);
+PANDO_MUST_CHECK struct step owners_claim_co(struct owners_handle *self, struct slice key,
+                                             uint64_t *owner);
 
 /* Gives the keys of a range, as far as they are ours, to a member, or to nobody. Its ends are moved to where leaves
  * end. */
-PANDO_MUST_CHECK enum pando_status owners_give_co(struct owners_handle *self,
-                                                  const struct owners_range *range, uint64_t to);
+PANDO_MUST_CHECK struct step owners_give_co(struct owners_handle *self,
+                                            const struct owners_range *range, uint64_t to);
 
 /* As engine_move_co and engine_spread_co. */
 PANDO_MUST_CHECK enum pando_status owners_move_co(struct owners_handle *self, struct slice key,
@@ -278,27 +290,25 @@ PANDO_MUST_CHECK enum pando_status owners_spread_co(struct owners_handle *self, 
 
 /* ---- forward.c, serve.c: what others do for us, and we for them ------------------------------ */
 
-/* Asks the owner. AGAIN: it is not any more, or cannot be reached now. */
-PANDO_MUST_CHECK enum pando_status owners_forward_get_co(struct owners_handle *self, uint64_t owner,
-                                                         struct slice key, struct engine_part *part,
-                                                         blob_ref *missing);
-PANDO_MUST_CHECK enum pando_status owners_forward_modify_co(struct owners_handle *self,
-                                                            uint64_t owner, struct slice key,
-                                                            const struct owners_edit *edit);
+/* Asks the owner. Restarts: it is not any more, or cannot be reached now. */
+PANDO_MUST_CHECK struct step owners_forward_get_co(struct owners_handle *self, uint64_t owner,
+                                                   struct slice key, struct engine_part *part,
+                                                   blob_ref *missing);
+PANDO_MUST_CHECK struct step owners_forward_modify_co(struct owners_handle *self, uint64_t owner,
+                                                      struct slice key,
+                                                      const struct owners_edit *edit);
 
 /* What the owner's engine gives for its leaf_co: to be checked like everything from outside. */
-PANDO_MUST_CHECK enum pando_status owners_forward_leaf_co(struct owners_handle *self,
-                                                          uint64_t owner, struct slice key,
-                                                          bool before, void *to, uint32_t capacity,
-                                                          uint32_t *size);
-PANDO_MUST_CHECK enum pando_status owners_forward_flush_co(struct owners_handle *self,
-                                                           uint64_t owner);
+PANDO_MUST_CHECK struct step owners_forward_leaf_co(struct owners_handle *self, uint64_t owner,
+                                                    struct slice key, bool before, void *to,
+                                                    uint32_t capacity, uint32_t *size);
+PANDO_MUST_CHECK struct step owners_forward_flush_co(struct owners_handle *self, uint64_t owner);
 
-/* Reads the long value that a key refers to. AGAIN: it is gone, look at the key once more. CORRUPT: so it was the
- * last time, with the same reference. */
-PANDO_MUST_CHECK enum pando_status owners_read_blob_co(struct owners_handle *self, struct slice key,
-                                                       blob_ref ref, struct engine_part *part,
-                                                       blob_ref *missing);
+/* Reads the long value that a key refers to. Restarts: it is gone, look at the key once more.
+ * CORRUPT: so it was the last time, with the same reference. */
+PANDO_MUST_CHECK struct step owners_read_blob_co(struct owners_handle *self, struct slice key,
+                                                 blob_ref ref, struct engine_part *part,
+                                                 blob_ref *missing);
 
 /* A part of a value that lies with its key. */
 void owners_take_part(struct engine_part *part, struct slice value);

@@ -35,15 +35,15 @@ PANDO_MUST_CHECK enum pando_status owners_member_gone_co(struct owners_handle *s
 /* Whether a map needs this process's log. */
 bool owners_log_named(const struct owners *owners, const struct map *map);
 
-/* One change of ownership at a time. AGAIN: another has lasted for a lease, and goes on: a take-over, or one that
- * waits for the pool; when the process is to end, at once. FENCED. */
-PANDO_MUST_CHECK enum pando_status owners_change_begin_co(struct owners *owners);
+/* One change of ownership at a time. Restarts: another has lasted for a lease, and goes on: a
+ * take-over, or one that waits for the pool; when the process is to end, at once. FENCED. */
+PANDO_MUST_CHECK struct step owners_change_begin_co(struct owners *owners);
 void owners_change_end(struct owners *owners);
 
-/* Replaces the map by a changed one and makes that the view; AGAIN: another has changed it, or it is changed and not
- * the view yet. FULL, NO_MEMORY: it is as it was. Frees both in the end. */
-PANDO_MUST_CHECK enum pando_status owners_map_replace_co(struct owners_handle *self,
-                                                         struct map *from, struct map *to);
+/* Replaces the map by a changed one and makes that the view; restarts: another has changed it, or it
+ * is changed and not the view yet. FULL, NO_MEMORY: it is as it was. Frees both in the end. */
+PANDO_MUST_CHECK struct step owners_map_replace_co(struct owners_handle *self, struct map *from,
+                                                   struct map *to);
 
 /* Makes a map that counts in the pool the view. Consumes it. */
 PANDO_MUST_CHECK enum pando_status owners_map_install_co(struct owners_handle *self,
@@ -53,14 +53,12 @@ PANDO_MUST_CHECK enum pando_status owners_map_install_co(struct owners_handle *s
 void owners_join_partitions_co(struct owners_handle *self);
 
 /* As owners_give_co, to one that looks for them by itself: it is not told. */
-PANDO_MUST_CHECK enum pando_status
-owners_give_quietly_co(struct owners_handle *self, const struct owners_range *range, uint64_t to);
+PANDO_MUST_CHECK struct step owners_give_quietly_co(struct owners_handle *self,
+                                                    const struct owners_range *range, uint64_t to);
 
 /* Asks an owner to give keys to a member. */
-PANDO_MUST_CHECK enum pando_status owners_forward_give_co(struct owners_handle *self,
-                                                          uint64_t owner,
-                                                          const struct owners_range *range,
-                                                          uint64_t to);
+PANDO_MUST_CHECK struct step owners_forward_give_co(struct owners_handle *self, uint64_t owner,
+                                                    const struct owners_range *range, uint64_t to);
 
 /* A part of maintenance: gives keys to a process that has less to do, if this one has much more than most. Begins to
  * ask the others if that is due, and decides in a later round. */

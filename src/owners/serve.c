@@ -45,10 +45,10 @@ static enum pando_status enter_ours_co(struct owners_handle *self, struct slice 
         if (i > 0 || frozen)
             break;
         atomic_store(&self->owners->map_stale, true);
-        enum pando_status status = owners_claim_co(self, key, &owner);
-        if (status == PANDO_CORRUPT)
-            return status;
-        if (status != PANDO_OK || owner != owners_self(self->owners))
+        struct step step = owners_claim_co(self, key, &owner);
+        if (step.status == PANDO_CORRUPT)
+            return step.status;
+        if (!step_ok(step) || owner != owners_self(self->owners))
             break;
     }
     return PANDO_STALE;
@@ -203,7 +203,7 @@ static enum pando_status serve_give_co(struct owners_handle *self, struct fabric
         return PANDO_INVALID;
     range.low = slice_of(request->body.data + sizeof(head), head.low_size);
     range.high = slice_of(range.low.data + head.low_size, high_size);
-    return owners_give_co(self, &range, head.to);
+    return step_status(owners_give_co(self, &range, head.to));
 }
 
 /* It cannot call us: all that is ours shall be its. What has just come stays for half a lease: two that cannot be called
@@ -217,13 +217,13 @@ static enum pando_status serve_wish_co(struct owners_handle *self, struct fabric
 
     /* Keys may have become ours that nobody could tell us of. */
     atomic_store(&owners->map_stale, true);
-    enum pando_status status = owners_claim_co(self, all.low, &owner);
-    if (status != PANDO_OK)
-        return status;
+    struct step step = owners_claim_co(self, all.low, &owner);
+    if (!step_ok(step))
+        return step_status(step);
     uint64_t received_ns = atomic_load(&owners->received_ns);
     if (received_ns != 0 && rt_now_ns() - received_ns < pool_lease_ns(owners->pool) / 2)
         return PANDO_AGAIN;
-    return owners_give_quietly_co(self, &all, map_member(from));
+    return step_status(owners_give_quietly_co(self, &all, map_member(from)));
 }
 
 static enum pando_status answer_co(void *context, struct pool_session *session,
@@ -256,7 +256,7 @@ static enum pando_status answer_co(void *context, struct pool_session *session,
         uint64_t owner;
         atomic_store(&owners->map_stale, true);
         status = key_sound(self, request->body.size) || request->body.size == 0
-                     ? owners_claim_co(self, request->body, &owner)
+                     ? step_status(owners_claim_co(self, request->body, &owner))
                      : PANDO_INVALID;
         break;
     }

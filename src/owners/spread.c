@@ -25,14 +25,14 @@ static enum pando_status participants_co(struct owners_handle *self, bool others
     return PANDO_OK;
 }
 
-/* Asks whoever owns the beginning of a range for it. AGAIN: ask again. */
-static enum pando_status request_range_co(struct owners_handle *self,
-                                          const struct owners_range *range, uint64_t to)
+/* Asks whoever owns the beginning of a range for it. */
+static struct step request_range_co(struct owners_handle *self, const struct owners_range *range,
+                                    uint64_t to)
 {
     uint64_t owner;
-    enum pando_status status = owners_claim_co(self, range->low, &owner);
-    if (status != PANDO_OK || owner == to)
-        return status;
+    struct step step = owners_claim_co(self, range->low, &owner);
+    if (!step_ok(step) || owner == to)
+        return step;
     return owner == owners_self(self->owners) ? owners_give_co(self, range, to)
                                               : owners_forward_give_co(self, owner, range, to);
 }
@@ -41,13 +41,11 @@ static enum pando_status request_range_until_co(struct owners_handle *self,
                                                 const struct owners_range *range, uint64_t to)
 {
     struct pool_retry retry = {0};
-    enum pando_status status;
-    while ((status = request_range_co(self, range, to)) == PANDO_AGAIN) {
-        status = owners_retry_co(self->owners, &retry);
-        if (status != PANDO_OK)
-            break;
-    }
-    return status;
+    struct step step;
+    do
+        step = request_range_co(self, range, to);
+    while (owners_again_co(self->owners, &retry, &step));
+    return step.status;
 }
 
 struct owners_range owners_rest_of_part(struct owners_handle *self, struct slice key,

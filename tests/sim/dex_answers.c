@@ -147,9 +147,9 @@ static void giver_task(void *arg)
     CHECK_OK(dex_flush_co(dex_of(engine), NULL));
     pool_fail_allocations(self.pool, 2, UINT64_MAX); /* there is one map, and no second */
     CHECK_OK(rt_spawn(rt_loop_self(), lose_task, NULL));
-    enum pando_status status = owners_give_co(&dex_of(engine)->owners, &all, world.heir);
+    struct step step = owners_give_co(&dex_of(engine)->owners, &all, world.heir);
     pool_fail_allocations(self.pool, 0, 0);
-    world.kept += status != PANDO_OK;
+    world.kept += !step_ok(step);
     rt_sleep_co(LEASE_NS);
     world.given = true;
     wait_co(&world.changed);

@@ -143,7 +143,7 @@ static void reached_task(void *arg)
     world.ready[0] = true;
     wait_co(&world.ready[1]);
     const struct owners_range upper = {.low = number_key(KEYS / 2, &middle), .no_high = true};
-    CHECK_OK(owners_give_co(&dex_of(self.engine)->owners, &upper, world.heir));
+    CHECK_OK(step_status(owners_give_co(&dex_of(self.engine)->owners, &upper, world.heir)));
     cut(world.place.members[1], world.third);
     world.ready[THIRD] = true;
     wait_co(&world.over);
@@ -272,7 +272,7 @@ static unsigned said(void)
 static void give_all_co(struct user *self, uint64_t to)
 {
     const struct owners_range all = {.no_high = true};
-    CHECK_OK(owners_give_co(&dex_of(self->engine)->owners, &all, to));
+    CHECK_OK(step_status(owners_give_co(&dex_of(self->engine)->owners, &all, to)));
 }
 
 /* Until it answers: it is not tried to connect to it all the time. */

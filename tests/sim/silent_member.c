@@ -144,8 +144,8 @@ static void give_co(const struct process *self)
 {
     uint64_t middle;
     const struct owners_range upper = {.low = number_key(KEYS / 2, &middle), .no_high = true};
-    CHECK_OK(
-        owners_give_co(&dex_of(self->table->engine)->owners, &upper, map_member(world.victim)));
+    CHECK_OK(step_status(
+        owners_give_co(&dex_of(self->table->engine)->owners, &upper, map_member(world.victim))));
 }
 
 static bool victim_owns_co(const struct process *self)

@@ -276,14 +276,12 @@ static enum pando_status check_empty_co(struct dex *self)
     struct slice lowest = slice_of(NULL, 0);
     uint64_t owner = 0;
 
-    enum pando_status status = owners_claim_co(&self->owners, lowest, &owner);
-    while (status == PANDO_AGAIN) {
-        status = dex_retry_co(self, &retry);
-        if (status == PANDO_OK)
-            status = owners_claim_co(&self->owners, lowest, &owner);
-    }
-    if (status != PANDO_OK)
-        return status;
+    struct step step;
+    do
+        step = owners_claim_co(&self->owners, lowest, &owner);
+    while (dex_again_co(self, &retry, &step));
+    if (!step_ok(step))
+        return step.status;
     const uint8_t *root = frame_bytes(&table->cache.frames, table->root_frame);
     return owner != owners_self(&table->owners) || page_level(root) > 0 || page_pairs(root) > 0
                ? PANDO_EXISTS

@@ -6,6 +6,7 @@
 
 #include "base/log_limit.h"
 #include "base/prng.h"
+#include "engine/step.h"
 #include "owners/owners.h"
 #include "pool/intent.h"
 #include "tree/dex/cache/cache.h"
@@ -128,11 +129,16 @@ PANDO_MUST_CHECK enum pando_status
 dex_handle_create(struct dex_table *table, struct pool_session *session, struct dex **out);
 void dex_handle_destroy(struct dex *self);
 
-/* Bounded loops that begin again: pool_retry_co, for less long while the table is being closed. */
+/* owners_retry_co and owners_again_co. */
 PANDO_MUST_CHECK static inline enum pando_status dex_retry_co(struct dex *self,
                                                               struct pool_retry *retry)
 {
     return owners_retry_co(&self->table->owners, retry);
+}
+
+static inline bool dex_again_co(struct dex *self, struct pool_retry *retry, struct step *step)
+{
+    return owners_again_co(&self->table->owners, retry, step);
 }
 
 #endif

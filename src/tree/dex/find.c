@@ -24,7 +24,7 @@ enum {
 
 static const uint64_t LOOK_PAUSE_NS = RT_NS_PER_MS;
 
-/* A step down: from a parent at a version to the child that its word names. */
+/* One level down: from a parent at a version to the child that its word names. */
 struct descent {
     struct dex *self;
     const struct dex_target *target;
@@ -80,41 +80,41 @@ static bool take_away(struct dex_table *table, uint32_t index)
 }
 
 /* Makes a cooling page hot again: its parent names it by its frame. */
-static enum pando_status rewarm(struct descent *step, uint32_t index)
+static struct step rewarm(struct descent *descent, uint32_t index)
 {
-    struct dex_table *table = step->self->table;
-    struct frame *parent = frame_at(&table->cache.frames, step->parent);
+    struct dex_table *table = descent->self->table;
+    struct frame *parent = frame_at(&table->cache.frames, descent->parent);
     struct frame *frame = frame_at(&table->cache.frames, index);
     uint64_t version = frame_look(frame);
     uint8_t state = atomic_load_explicit(&frame->state, memory_order_relaxed);
 
     if (frame_held(version) || (state != FRAME_COOLING && state != FRAME_HOT) ||
-        !frame_take(parent, step->parent_version))
-        return PANDO_AGAIN;
+        !frame_take(parent, descent->parent_version))
+        return step_to(STEP_RESTART);
     if (!frame_take(frame, version)) {
         frame_give(parent);
-        return PANDO_AGAIN;
+        return step_to(STEP_RESTART);
     }
     state = atomic_load_explicit(&frame->state, memory_order_relaxed);
-    bool same = frame->address == step->word && !frame->pinned;
+    bool same = frame->address == descent->word && !frame->pinned;
     if (same && state == FRAME_HOT)
-        same = frame->parent != step->parent && take_away(table, index);
+        same = frame->parent != descent->parent && take_away(table, index);
     else
         same = same && state == FRAME_COOLING;
     if (same) {
         (void)cooling_remove(&table->cache.cooling, frame->address, index);
         dex_clear_orphan(table, index);
-        page_set_child(&table->layout, frame_bytes(&table->cache.frames, step->parent), step->at,
-                       frame_word(index));
-        dex_check_child(table, step->parent, step->at, index);
-        frame->parent = step->parent;
+        page_set_child(&table->layout, frame_bytes(&table->cache.frames, descent->parent),
+                       descent->at, frame_word(index));
+        dex_check_child(table, descent->parent, descent->at, index);
+        frame->parent = descent->parent;
         atomic_store_explicit(&frame->state, FRAME_HOT, memory_order_relaxed);
-        step->child = index;
-        step->version = version;
+        descent->child = index;
+        descent->version = version;
     }
     frame_give(frame);
     frame_give(parent);
-    return same ? PANDO_OK : PANDO_AGAIN;
+    return same ? step_of(PANDO_OK) : step_to(STEP_RESTART);
 }
 
 /* ---- what is not ----------------------------------------------------------------------------- */
@@ -131,60 +131,60 @@ bool dex_admits(struct dex *self)
     return prng_next(&self->prng) % ADMIT_ONE_OF == 0;
 }
 
-static bool is_get(const struct descent *step)
+static bool is_get(const struct descent *descent)
 {
-    const struct dex_pushdown *push = step->target->push;
+    const struct dex_pushdown *push = descent->target->push;
     return push != NULL && push->operation == DEX_PUSHDOWN_GET;
 }
 
-static bool admitted(struct descent *step)
+static bool admitted(struct descent *descent)
 {
-    const struct dex_pushdown *push = step->target->push;
-    if (step->level > 0 || step->target->keep || (push != NULL && push->keep))
+    const struct dex_pushdown *push = descent->target->push;
+    if (descent->level > 0 || descent->target->keep || (push != NULL && push->keep))
         return true;
-    return dex_admits(step->self) && (!is_get(step) || !dex_lends(step->self->table) ||
-                                      prng_next(&step->self->prng) % ADMIT_LENDING == 0);
+    return dex_admits(descent->self) && (!is_get(descent) || !dex_lends(descent->self->table) ||
+                                         prng_next(&descent->self->prng) % ADMIT_LENDING == 0);
 }
 
 /* The page is in a frame that is BUSY and in the mapping: keeps it, or leaves it to this task. */
-static enum pando_status admit(struct descent *step, uint32_t index)
+static struct step admit(struct descent *descent, uint32_t index)
 {
-    struct dex_table *table = step->self->table;
-    struct frame *parent = frame_at(&table->cache.frames, step->parent);
+    struct dex_table *table = descent->self->table;
+    struct frame *parent = frame_at(&table->cache.frames, descent->parent);
     struct frame *frame = frame_at(&table->cache.frames, index);
 
     frame->dirty = false;
-    if (!admitted(step)) {
-        step->private = true;
-        step->child = index;
-        return PANDO_OK;
+    if (!admitted(descent)) {
+        descent->private = true;
+        descent->child = index;
+        return step_of(PANDO_OK);
     }
-    if (frame_take(parent, step->parent_version)) {
-        page_set_child(&table->layout, frame_bytes(&table->cache.frames, step->parent), step->at,
-                       frame_word(index));
-        frame->parent = step->parent;
+    if (frame_take(parent, descent->parent_version)) {
+        page_set_child(&table->layout, frame_bytes(&table->cache.frames, descent->parent),
+                       descent->at, frame_word(index));
+        frame->parent = descent->parent;
         atomic_store_explicit(&frame->state, FRAME_HOT, memory_order_relaxed);
         frame_give_changed(frame);
-        step->version = frame_look(frame);
-        step->child = index;
+        descent->version = frame_look(frame);
+        descent->child = index;
         frame_give(parent);
-        return PANDO_OK;
+        return step_of(PANDO_OK);
     }
     /* The parent has changed: whoever comes next finds it in the mapping. */
     frame->parent = FRAME_NONE;
     atomic_store_explicit(&frame->state, FRAME_COOLING, memory_order_relaxed);
     frame_give_changed(frame);
-    dex_evict_if_idle(step->self, cooling_add(&table->cache.cooling, step->word, index));
-    return PANDO_AGAIN;
+    dex_evict_if_idle(descent->self, cooling_add(&table->cache.cooling, descent->word, index));
+    return step_to(STEP_RESTART);
 }
 
 /* Whether all keys of the child are ours alone. */
-static bool child_is_ours(const struct descent *step)
+static bool child_is_ours(const struct descent *descent)
 {
-    const struct dex_table *table = step->self->table;
+    const struct dex_table *table = descent->self->table;
     const struct page_layout *layout = &table->layout;
-    const uint8_t *parent = frame_bytes(&table->cache.frames, step->parent);
-    const struct map_partition *part = step->target->push->part;
+    const uint8_t *parent = frame_bytes(&table->cache.frames, descent->parent);
+    const struct map_partition *part = descent->target->push->part;
     const struct map *map = atomic_load_explicit(&table->owners.map, memory_order_acquire);
     uint8_t key[PAGE_KEY_ROOM];
     struct slice end, part_end;
@@ -193,43 +193,44 @@ static bool child_is_ours(const struct descent *step)
     /* Of another map than this operation began with: not now. */
     if (part < map->parts || part >= map->parts + map->count)
         return false;
-    ours = slice_compare(page_key(layout, parent, step->at, key), part->low) >= 0;
+    ours = slice_compare(page_key(layout, parent, descent->at, key), part->low) >= 0;
     if (ours && map_partition_high(map, part, &part_end)) {
-        bool ends = step->at + 1 < page_pairs(parent);
+        bool ends = descent->at + 1 < page_pairs(parent);
         if (ends)
-            end = page_key(layout, parent, step->at + 1, key);
+            end = page_key(layout, parent, descent->at + 1, key);
         else
             ends = page_high(parent, key, &end);
         ours = ends && slice_compare(end, part_end) <= 0;
     }
-    return ours && frame_same(frame_at(&table->cache.frames, step->parent), step->parent_version);
+    return ours &&
+           frame_same(frame_at(&table->cache.frames, descent->parent), descent->parent_version);
 }
 
-/* In the frame that stands for the page. BUSY: it is to be loaded. */
-static enum pando_status try_pushdown_co(struct descent *step, uint32_t index)
+/* In the frame that stands for the page. */
+static struct step try_pushdown_co(struct descent *descent, uint32_t index)
 {
-    struct dex *self = step->self;
+    struct dex *self = descent->self;
     struct dex_table *table = self->table;
 
-    if (step->target->push == NULL || !child_is_ours(step) ||
-        !dex_pushdown_pays(self, step->target->push, step->word, step->level))
-        return PANDO_BUSY;
-    enum pando_status status =
-        dex_pushdown_co(self, step->target->push, step->word, step->level, step->target->scratch);
-    if (status == PANDO_BUSY)
-        return status;
+    if (descent->target->push == NULL || !child_is_ours(descent) ||
+        !dex_pushdown_pays(self, descent->target->push, descent->word, descent->level))
+        return step_to(STEP_LOAD);
+    struct step step = dex_pushdown_co(self, descent->target->push, descent->word, descent->level,
+                                       descent->target->scratch);
+    if (step.next == STEP_LOAD)
+        return step;
     /* UNKNOWN: this member is none any more, and sends nothing that could meet with the call. */
     frame_remove(&table->cache.frames, index);
     dex_frame_free(self, index);
-    step->pushed_down = status == PANDO_OK;
-    return status;
+    descent->pushed_down = step_ok(step);
+    return step;
 }
 
 /* Keeps the parent from cooling while a child of it is in use that it does not name by its frame. */
-static bool pin_parent(const struct descent *step)
+static bool pin_parent(const struct descent *descent)
 {
-    struct frame *parent = frame_at(&step->self->table->cache.frames, step->parent);
-    if (!frame_take(parent, step->parent_version))
+    struct frame *parent = frame_at(&descent->self->table->cache.frames, descent->parent);
+    if (!frame_take(parent, descent->parent_version))
         return false;
     atomic_fetch_add(&parent->users, 1);
     frame_give(parent);
@@ -241,79 +242,80 @@ static void unpin_parent(struct dex_table *table, uint32_t parent)
     dex_frame_unuse(table, frame_at(&table->cache.frames, parent));
 }
 
-static enum pando_status load_co(struct descent *step)
+static struct step load_co(struct descent *descent)
 {
-    struct dex *self = step->self;
+    struct dex *self = descent->self;
     struct dex_table *table = self->table;
-    uint16_t bank = pool_bank(step->word);
+    uint16_t bank = pool_bank(descent->word);
     uint32_t index;
 
     enum pando_status status = dex_frame_co(self, &index);
     if (status != PANDO_OK)
-        return status;
+        return step_of(status);
     struct frame *frame = frame_at(&table->cache.frames, index);
-    frame->address = step->word;
+    frame->address = descent->word;
     atomic_store_explicit(&frame->state, FRAME_BUSY, memory_order_relaxed);
-    if (!pin_parent(step)) {
+    if (!pin_parent(descent)) {
         dex_frame_free(self, index);
-        return PANDO_AGAIN;
+        return step_to(STEP_RESTART);
     }
-    frame->parent = step->parent;
+    frame->parent = descent->parent;
     if (!frame_enter(&table->cache.frames, index)) {
-        unpin_parent(table, step->parent);
+        unpin_parent(table, descent->parent);
         dex_frame_free(self, index);
-        return PANDO_AGAIN;
+        return step_to(STEP_RESTART);
     }
     dex_count(&table->stats.misses);
-    status = try_pushdown_co(step, index);
-    dex_lend_missed(table, bank, step->level, is_get(step), status != PANDO_BUSY);
-    if (status != PANDO_BUSY) {
-        unpin_parent(table, step->parent);
-        return status;
+    struct step step = try_pushdown_co(descent, index);
+    dex_lend_missed(table, bank, descent->level, is_get(descent), step.next != STEP_LOAD);
+    if (step.next != STEP_LOAD) {
+        unpin_parent(table, descent->parent);
+        return step;
     }
     frame->epoch = owners_epoch(&table->owners);
     struct dex_scratch *scratch = dex_scratch_take(self);
     uint64_t begin_ns = table->on.offload ? rt_now_ns() : 0;
-    status = scratch == NULL ? PANDO_NO_MEMORY : dex_read_co(self, step->word, scratch->page);
+    status = scratch == NULL ? PANDO_NO_MEMORY : dex_read_co(self, descent->word, scratch->page);
     if (table->on.offload)
         dex_note_read_time(table, bank, rt_now_ns() - begin_ns);
+    step = status == PANDO_STALE ? step_to(STEP_MISLED) : step_of(status);
     /* Where a stale parent leads may be another owner's: that is never kept. */
-    if (status == PANDO_OK && !dex_covers(scratch->page, step->level, step->target))
-        status = PANDO_STALE;
-    if (status == PANDO_OK) {
+    if (status == PANDO_OK && !dex_covers(scratch->page, descent->level, descent->target))
+        step = step_to(STEP_MISLED);
+    if (step_ok(step)) {
         page_copy(frame_bytes(&table->cache.frames, index), scratch->page,
                   table->layout.page_bytes);
-        status = admit(step, index);
+        step = admit(descent, index);
     } else {
         frame_remove(&table->cache.frames, index);
         dex_frame_free(self, index);
     }
-    if (!step->private)
-        unpin_parent(table, step->parent);
+    if (!descent->private)
+        unpin_parent(table, descent->parent);
     if (scratch != NULL)
         dex_scratch_give(self, scratch);
-    return status;
+    return step;
 }
 
-static enum pando_status child_co(struct descent *step)
+static struct step child_co(struct descent *descent)
 {
-    struct frames *frames = &step->self->table->cache.frames;
+    struct frames *frames = &descent->self->table->cache.frames;
 
-    if (frame_swizzled(step->word)) {
-        step->child = (uint32_t)step->word;
-        frame_prefetch(frames, step->child);
-        struct frame *child = frame_at(frames, step->child);
-        step->version = frame_look(child);
+    if (frame_swizzled(descent->word)) {
+        descent->child = (uint32_t)descent->word;
+        frame_prefetch(frames, descent->child);
+        struct frame *child = frame_at(frames, descent->child);
+        descent->version = frame_look(child);
         /* One that has begun to cool since the word was read is not to be gone through: nothing would
          * keep it. (Beginning to cool changes the version, so that it is still hot while that stays.) */
-        return frame_held(step->version) ||
+        return frame_held(descent->version) ||
                        atomic_load_explicit(&child->state, memory_order_relaxed) != FRAME_HOT ||
-                       !frame_same(frame_at(frames, step->parent), step->parent_version)
-                   ? PANDO_AGAIN
-                   : PANDO_OK;
+                       !frame_same(frame_at(frames, descent->parent), descent->parent_version)
+                   ? step_to(STEP_RESTART)
+                   : step_of(PANDO_OK);
     }
-    uint32_t index = frame_find(frames, step->word);
-    return index != FRAME_NONE ? rewarm(step, index) : load_co(step);
+    uint32_t index = frame_find(frames, descent->word);
+    return index != FRAME_NONE ? rewarm(descent, index) : load_co(descent);
 }
 
 enum pando_status dex_private_end_co(struct dex *self, uint32_t index)
@@ -386,9 +388,21 @@ static bool still_damaged_co(struct dex *self, const struct dex_target *target, 
 
 /* ---- all the way ----------------------------------------------------------------------------- */
 
-/* From the root to the target's level once. AGAIN: begin again. */
-static enum pando_status descend_co(struct dex *self, const struct dex_target *target,
-                                    struct dex_spot *spot)
+/* The child is not what the spot's frame says: makes that right. */
+static struct step misled_co(const struct descent *descent, struct dex_spot *spot)
+{
+    struct dex *self = descent->self;
+    enum pando_status status =
+        descent->private ? dex_private_end_co(self, descent->child) : PANDO_OK;
+    spot->suspect = descent->word;
+    spot->suspect_level = descent->level;
+    return status == PANDO_OK ? dex_complete_split_co(self, spot, descent->target)
+                              : step_of(status);
+}
+
+/* From the root to the target's level once. */
+static struct step descend_co(struct dex *self, const struct dex_target *target,
+                              struct dex_spot *spot)
 {
     struct dex_table *table = self->table;
     struct frames *frames = &table->cache.frames;
@@ -396,62 +410,52 @@ static enum pando_status descend_co(struct dex *self, const struct dex_target *t
     *spot = (struct dex_spot){.frame = table->root_frame, .parent = FRAME_NONE};
     spot->version = frame_look(frame_at(frames, spot->frame));
     if (frame_held(spot->version))
-        return PANDO_AGAIN;
+        return step_to(STEP_RESTART);
     for (;;) {
         const uint8_t *bytes = frame_bytes(frames, spot->frame);
         uint8_t level = page_level(bytes);
         if (level == target->level || spot->private)
-            return spot->parent != FRAME_NONE || page_no_high(bytes) ||
-                           !frame_same(frame_at(frames, spot->frame), spot->version)
-                       ? PANDO_OK
-                       : PANDO_CORRUPT; /* the root has all keys */
+            return step_of(spot->parent != FRAME_NONE || page_no_high(bytes) ||
+                                   !frame_same(frame_at(frames, spot->frame), spot->version)
+                               ? PANDO_OK
+                               : PANDO_CORRUPT); /* the root has all keys */
         if (level < target->level)
-            return frame_same(frame_at(frames, spot->frame), spot->version) ? PANDO_NOT_FOUND
-                                                                            : PANDO_AGAIN;
-        struct descent step = {.self = self,
-                               .target = target,
-                               .parent = spot->frame,
-                               .parent_version = spot->version,
-                               .level = (uint8_t)(level - 1)};
-        step.at = dex_child_index(table, bytes, target);
-        step.word = page_child(&table->layout, bytes, step.at);
+            return frame_same(frame_at(frames, spot->frame), spot->version)
+                       ? step_of(PANDO_NOT_FOUND)
+                       : step_to(STEP_RESTART);
+        struct descent descent = {.self = self,
+                                  .target = target,
+                                  .parent = spot->frame,
+                                  .parent_version = spot->version,
+                                  .level = (uint8_t)(level - 1)};
+        descent.at = dex_child_index(table, bytes, target);
+        descent.word = page_child(&table->layout, bytes, descent.at);
         if (!frame_same(frame_at(frames, spot->frame), spot->version))
-            return PANDO_AGAIN;
+            return step_to(STEP_RESTART);
         rt_race_point();
-        if (still_damaged_co(self, target, step.word)) {
-            spot->suspect = step.word;
-            spot->suspect_level = step.level;
-            return PANDO_CORRUPT;
+        if (still_damaged_co(self, target, descent.word)) {
+            spot->suspect = descent.word;
+            spot->suspect_level = descent.level;
+            return step_of(PANDO_CORRUPT);
         }
-        enum pando_status status = child_co(&step);
-        bool stale = status == PANDO_STALE;
-        if (status != PANDO_OK && !stale)
-            return status;
-        if (step.pushed_down) {
-            spot->pushed_down = true;
-            return PANDO_OK;
-        }
-        if (!stale) {
-            bool right = dex_covers(frame_bytes(frames, step.child), step.level, target);
-            if (!step.private && !frame_same(frame_at(frames, step.child), step.version))
-                return PANDO_AGAIN;
-            stale = !right;
-        }
-        if (stale) {
-            status = step.private ? dex_private_end_co(self, step.child) : PANDO_OK;
-            spot->suspect = step.word;
-            spot->suspect_level = step.level;
-            if (status == PANDO_OK)
-                status = dex_complete_split_co(self, spot, target);
-            return status == PANDO_OK ? PANDO_AGAIN : status;
-        }
-        if (!step.private && dex_renew_co(self, step.child, step.version))
-            return PANDO_AGAIN;
+        struct step step = child_co(&descent);
+        if (step.next == STEP_MISLED)
+            return misled_co(&descent, spot);
+        spot->pushed_down = descent.pushed_down;
+        if (!step_ok(step) || descent.pushed_down)
+            return step;
+        bool right = dex_covers(frame_bytes(frames, descent.child), descent.level, target);
+        if (!descent.private && !frame_same(frame_at(frames, descent.child), descent.version))
+            return step_to(STEP_RESTART);
+        if (!right)
+            return misled_co(&descent, spot);
+        if (!descent.private && dex_renew_co(self, descent.child, descent.version))
+            return step_to(STEP_RESTART);
         spot->parent = spot->frame;
         spot->parent_version = spot->version;
-        spot->frame = step.child;
-        spot->version = step.version;
-        spot->private = step.private;
+        spot->frame = descent.child;
+        spot->version = descent.version;
+        spot->private = descent.private;
     }
 }
 
@@ -469,8 +473,8 @@ static void report_damage(struct dex *self, fabric_address page, uint8_t level)
 
 /* Nobody but its owner writes a leaf: it is looked at a few times more. An inner page may be torn
  * because its writer died: it is waited for until everybody is known to live. */
-enum pando_status dex_suspect_co(struct dex *self, fabric_address page, uint8_t level,
-                                 struct dex_suspect *suspect)
+struct step dex_suspect_co(struct dex *self, fabric_address page, uint8_t level,
+                           struct dex_suspect *suspect)
 {
     if (suspect->page != page) {
         suspect->page = page;
@@ -484,19 +488,19 @@ enum pando_status dex_suspect_co(struct dex *self, fabric_address page, uint8_t 
         if (suspect->watch == NULL)
             suspect->watch = calloc(1, sizeof(*suspect->watch));
         if (suspect->watch == NULL)
-            return PANDO_NO_MEMORY;
+            return step_of(PANDO_NO_MEMORY);
         enum pando_status status = pool_all_beat_co(self->base.session, suspect->watch, &sure);
         if (status != PANDO_OK)
-            return status;
+            return step_of(status);
     }
     if (sure) {
         if (!known)
             note_damaged(self->table, page);
         report_damage(self, page, level);
-        return PANDO_CORRUPT;
+        return step_of(PANDO_CORRUPT);
     }
     rt_sleep_co(LOOK_PAUSE_NS); /* other members are to beat, or to be declared dead */
-    return PANDO_AGAIN;
+    return step_to(STEP_RESTART);
 }
 
 void dex_suspect_end(struct dex_suspect *suspect)
@@ -559,18 +563,18 @@ enum pando_status dex_find_co(struct dex *self, const struct dex_target *target,
     struct frame_pause pause = {0};
     struct dex_suspect suspect = {0};
     uint64_t begin_ns = 0;
-    enum pando_status status = PANDO_AGAIN;
+    struct step step = step_to(STEP_RESTART);
 
     for (int restarts = 0; restarts < RESTARTS_MAX; restarts++) {
-        status = descend_co(self, target, spot);
-        if (status == PANDO_CORRUPT)
-            status =
+        step = descend_co(self, target, spot);
+        if (step.status == PANDO_CORRUPT)
+            step =
                 dex_suspect_co(self, suspect_of(self->table, spot), spot->suspect_level, &suspect);
-        if (status != PANDO_AGAIN)
+        if (step.next == STEP_DONE)
             break;
         dex_count(&self->table->stats.waits);
         if (pool_fenced(self->table->pool)) {
-            status = PANDO_FENCED;
+            step = step_of(PANDO_FENCED);
             break;
         }
         if (restarts < RESTARTS_FREE) {
@@ -584,8 +588,8 @@ enum pando_status dex_find_co(struct dex *self, const struct dex_target *target,
         frame_pause_co(&pause);
     }
     dex_suspect_end(&suspect);
-    if (status != PANDO_AGAIN)
-        return status;
+    if (step.next == STEP_DONE)
+        return step.status;
     report_unreached(self->table, target, spot);
     return PANDO_TIMEOUT;
 }

@@ -62,9 +62,8 @@ enum pando_status dex_local_get_co(struct dex *self, const struct map_partition 
     return PANDO_TIMEOUT;
 }
 
-/* One try. AGAIN: ask once more. */
-static enum pando_status try_get_co(struct dex *self, struct slice key, struct dex_scratch *scratch,
-                                    struct engine_part *part, blob_ref *missing)
+static struct step try_get_co(struct dex *self, struct slice key, struct dex_scratch *scratch,
+                              struct engine_part *part, blob_ref *missing)
 {
     struct dex_table *table = self->table;
     struct owners_guard guard;
@@ -75,25 +74,25 @@ static enum pando_status try_get_co(struct dex *self, struct slice key, struct d
     owners_enter(&self->owners, key, &guard);
     if (!owners_mine(&table->owners, guard.part)) {
         owners_leave(&self->owners, &guard);
-        enum pando_status status = owners_claim_co(&self->owners, key, &owner);
-        if (status != PANDO_OK)
-            return status;
+        struct step step = owners_claim_co(&self->owners, key, &owner);
+        if (!step_ok(step))
+            return step;
         return owner == owners_self(&table->owners)
-                   ? PANDO_AGAIN
+                   ? step_to(STEP_RESTART)
                    : owners_forward_get_co(&self->owners, owner, key, part, missing);
     }
     enum pando_status status = dex_local_get_co(self, guard.part, key, scratch, &blob,
                                                 scratch->value, table->layout.page_bytes, &size);
     owners_leave(&self->owners, &guard);
     if (status != PANDO_OK)
-        return status;
+        return step_of(status);
     if (blob) {
         blob_ref ref;
         memcpy(&ref, scratch->value, sizeof(ref));
         return owners_read_blob_co(&self->owners, key, ref, part, missing);
     }
     owners_take_part(part, slice_of(scratch->value, size));
-    return PANDO_OK;
+    return step_of(PANDO_OK);
 }
 
 static enum pando_status read_co(struct dex *self, struct slice key, struct engine_part *part)
@@ -101,18 +100,16 @@ static enum pando_status read_co(struct dex *self, struct slice key, struct engi
     struct dex_scratch *scratch = dex_scratch_take(self);
     struct pool_retry retry = {0};
     blob_ref missing = 0;
-    enum pando_status status;
+    struct step step;
 
     if (scratch == NULL)
         return PANDO_NO_MEMORY;
     rt_charge(RT_COST_OPERATION);
-    while ((status = try_get_co(self, key, scratch, part, &missing)) == PANDO_AGAIN) {
-        status = dex_retry_co(self, &retry);
-        if (status != PANDO_OK)
-            break;
-    }
+    do
+        step = try_get_co(self, key, scratch, part, &missing);
+    while (dex_again_co(self, &retry, &step));
     dex_scratch_give(self, scratch);
-    return status;
+    return step.status;
 }
 
 enum pando_status dex_part_co(struct engine *engine, struct slice key, struct engine_part *part)

@@ -443,8 +443,8 @@ enum pando_status dex_local_modify_co(struct dex *self, const struct map_partiti
 
 /* ---- the engine's ---------------------------------------------------------------------------- */
 
-static enum pando_status modify_once_co(struct dex *self, struct slice key,
-                                        const struct owners_edit *edit)
+static struct step modify_once_co(struct dex *self, struct slice key,
+                                  const struct owners_edit *edit)
 {
     struct owners_guard guard;
     uint64_t owner;
@@ -453,14 +453,14 @@ static enum pando_status modify_once_co(struct dex *self, struct slice key,
     if (owners_mine(&self->table->owners, guard.part)) {
         enum pando_status status = dex_local_modify_co(self, guard.part, key, edit);
         owners_leave(&self->owners, &guard);
-        return status;
+        return step_of(status);
     }
     owners_leave(&self->owners, &guard);
-    enum pando_status status = owners_claim_co(&self->owners, key, &owner);
-    if (status != PANDO_OK)
-        return status;
+    struct step step = owners_claim_co(&self->owners, key, &owner);
+    if (!step_ok(step))
+        return step;
     return owner == owners_self(&self->table->owners)
-               ? PANDO_AGAIN
+               ? step_to(STEP_RESTART)
                : owners_forward_modify_co(&self->owners, owner, key, edit);
 }
 
@@ -471,16 +471,14 @@ enum pando_status dex_modify_co(struct engine *engine, struct slice key, unsigne
     blob_ref missing = 0;
     struct owners_edit edit = {.how = how, .fn = fn, .context = context, .missing = &missing};
     struct pool_retry retry = {0};
-    enum pando_status status;
+    struct step step;
 
     rt_charge(RT_COST_OPERATION);
     rt_charge(RT_COST_WRITE);
-    while ((status = modify_once_co(self, key, &edit)) == PANDO_AGAIN) {
-        status = dex_retry_co(self, &retry);
-        if (status != PANDO_OK)
-            break;
-    }
-    return status;
+    do
+        step = modify_once_co(self, key, &edit);
+    while (dex_again_co(self, &retry, &step));
+    return step.status;
 }
 
 /* ---- swaps ----------------------------------------------------------------------------------- */
@@ -536,7 +534,7 @@ enum pando_status dex_swap_value_co(struct engine *engine, struct slice key,
                                .mismatch = &swap.mismatch,
                                .missing = &missing};
     struct pool_retry retry = {0};
-    enum pando_status status;
+    struct step step;
 
     if (wanted->expect == ENGINE_EXPECT_VALUE)
         edit.expected = wanted->expected;
@@ -546,9 +544,9 @@ enum pando_status dex_swap_value_co(struct engine *engine, struct slice key,
     rt_charge(RT_COST_WRITE);
     do {
         swap.mismatch = 0;
-        status = modify_once_co(self, key, &edit);
-        if (status == PANDO_AGAIN)
-            status = dex_retry_co(self, &retry) == PANDO_OK ? PANDO_AGAIN : PANDO_TIMEOUT;
-    } while (status == PANDO_AGAIN);
-    return status == PANDO_OK ? swap_answer(&swap) : status;
+        step = modify_once_co(self, key, &edit);
+        if (step.next == STEP_RESTART && dex_retry_co(self, &retry) != PANDO_OK)
+            return PANDO_TIMEOUT;
+    } while (step.next == STEP_RESTART);
+    return step_ok(step) ? swap_answer(&swap) : step.status;
 }

@@ -73,22 +73,20 @@ static unsigned leaves_ahead(const struct scan *scan)
 }
 
 /* Pairs of one owner's leaves from the key on, into scratch->page as a page of its own. */
-static enum pando_status forward_leaf_co(struct dex *self, uint64_t owner, struct slice key,
-                                         bool before, struct dex_scratch *scratch)
+static struct step forward_leaf_co(struct dex *self, uint64_t owner, struct slice key, bool before,
+                                   struct dex_scratch *scratch)
 {
     const struct page_layout *layout = &self->table->layout;
     uint32_t size;
-    enum pando_status status = owners_forward_leaf_co(&self->owners, owner, key, before,
-                                                      scratch->page, layout->page_bytes, &size);
-    if (status != PANDO_OK)
-        return status;
-    if (size != layout->page_bytes ||
-        !page_check(layout, page_address(scratch->page), scratch->page))
-        return PANDO_CORRUPT;
-    return PANDO_OK;
+    struct step step = owners_forward_leaf_co(&self->owners, owner, key, before, scratch->page,
+                                              layout->page_bytes, &size);
+    if (step_ok(step) && (size != layout->page_bytes ||
+                          !page_check(layout, page_address(scratch->page), scratch->page)))
+        return step_of(PANDO_CORRUPT);
+    return step;
 }
 
-static enum pando_status leaf_once_co(struct scan *scan, bool before)
+static struct step leaf_once_co(struct scan *scan, bool before)
 {
     struct dex *self = scan->self;
     struct owners_guard guard;
@@ -103,37 +101,35 @@ static enum pando_status leaf_once_co(struct scan *scan, bool before)
         enum pando_status status =
             dex_scan_leaf_co(self, &guard, scan->at, before, scan->scratch, leaves_ahead(scan));
         owners_leave(&self->owners, &guard);
-        return status;
+        return step_of(status);
     }
     memcpy(key, low.data, low.size);
     low.data = key;
     owners_leave(&self->owners, &guard);
-    enum pando_status status = owners_claim_co(&self->owners, before ? low : scan->at, &owner);
-    if (status != PANDO_OK)
-        return status;
+    struct step step = owners_claim_co(&self->owners, before ? low : scan->at, &owner);
+    if (!step_ok(step))
+        return step;
     return owner == owners_self(&self->table->owners)
-               ? PANDO_AGAIN
+               ? step_to(STEP_RESTART)
                : forward_leaf_co(self, owner, scan->at, before, scan->scratch);
 }
 
 static enum pando_status leaf_co(struct scan *scan, bool before)
 {
     struct pool_retry retry = {0};
-    enum pando_status status;
-    while ((status = leaf_once_co(scan, before)) == PANDO_AGAIN) {
-        status = dex_retry_co(scan->self, &retry);
-        if (status != PANDO_OK)
-            break;
-    }
-    return status;
+    struct step step;
+    do
+        step = leaf_once_co(scan, before);
+    while (dex_again_co(scan->self, &retry, &step));
+    return step.status;
 }
 
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
-/* STALE: the blob was freed since the leaf was read, or that was too long ago to rely on
+/* Restarts: the blob was freed since the leaf was read, or that was too long ago to rely on
  * (rule stale-read-limit). */
-static enum pando_status value_co(struct scan *scan, uint32_t index, struct slice key,
-                                  struct slice *value)
+static struct step value_co(struct scan *scan, uint32_t index, struct slice key,
+                            struct slice *value)
 {
     const struct page_layout *layout = &scan->self->table->layout;
     uint16_t table = scan->self->table->id;
@@ -145,13 +141,13 @@ static enum pando_status value_co(struct scan *scan, uint32_t index, struct slic
                                 layout->page_bytes, &blob);
     *value = slice_of(scan->scratch->value, bytes);
     if (!blob)
-        return PANDO_OK;
+        return step_of(PANDO_OK);
     if (scan->range->values == ENGINE_SCAN_KEYS) {
         *value = slice_of(NULL, 0);
-        return PANDO_OK;
+        return step_of(PANDO_OK);
     }
     if (!pool_recent(scan->read_ns))
-        return PANDO_STALE;
+        return step_to(STEP_RESTART);
     memcpy(&ref, scan->scratch->value, sizeof(ref));
     struct pool_session *session = scan->self->base.session;
     enum pando_status status =
@@ -161,8 +157,10 @@ static enum pando_status value_co(struct scan *scan, uint32_t index, struct slic
             ? blob_front_co(session, table, key, ref, &scan->value, value)
             : blob_fetch_co(session, table, key, ref, most, &scan->value, value);
     if (status == PANDO_RANGE)
-        return PANDO_OK; /* the size alone */
-    return status == PANDO_STALE ? blob_missing(table, ref, &scan->missing) : status;
+        return step_of(PANDO_OK); /* the size alone */
+    if (status == PANDO_STALE)
+        status = blob_missing(table, ref, &scan->missing);
+    return status == PANDO_STALE ? step_to(STEP_RESTART) : step_of(status);
 }
 
 /* Below the range, in it, or above. */
@@ -186,7 +184,7 @@ static void move_to(struct scan *scan, struct slice key)
 
 /* The same for words, of which nothing else has to be looked at: in rising order, from a low bound that is
  * a key. */
-static enum pando_status deliver_words(struct scan *scan, uint32_t index, bool *more)
+static void deliver_words(struct scan *scan, uint32_t index, bool *more)
 {
     const struct page_layout *layout = &scan->self->table->layout;
     const uint8_t *page = scan->scratch->page;
@@ -206,17 +204,16 @@ static enum pando_status deliver_words(struct scan *scan, uint32_t index, bool *
         page_words(layout, page, i, &key, &value);
         if (!scan->fn(scan->context, slice_of(&key, 8), slice_of(&value, 8))) {
             *more = false;
-            return PANDO_OK;
+            return;
         }
     }
     if (left > 0)
         scan->left = left - (end - index);
-    return PANDO_OK;
 }
 
-/* Delivers a leaf's pairs. *more: the caller wants to go on. STALE: begin again at the cursor, which is
- * behind what was delivered. */
-static enum pando_status deliver_co(struct scan *scan, bool *more)
+/* Delivers a leaf's pairs. *more: the caller wants to go on. Restarts at the cursor, which is behind
+ * what was delivered. */
+static struct step deliver_co(struct scan *scan, bool *more)
 {
     struct dex_table *table = scan->self->table;
     const struct page_layout *layout = &table->layout;
@@ -227,8 +224,11 @@ static enum pando_status deliver_co(struct scan *scan, bool *more)
     *more = true;
     if (!reverse)
         (void)page_find(layout, page, scan->at, &index);
-    if (!reverse && layout->key_size == 8 && layout->value_size == 8 && scan->range->low.size == 8)
-        return deliver_words(scan, index, more);
+    if (!reverse && layout->key_size == 8 && layout->value_size == 8 &&
+        scan->range->low.size == 8) {
+        deliver_words(scan, index, more);
+        return step_of(PANDO_OK);
+    }
     for (uint32_t i = reverse ? 0 : index; i < pairs && *more; i++) {
         uint32_t which = reverse ? pairs - 1 - i : i;
         struct slice key = page_key(layout, page, which, scan->scratch->key), value;
@@ -239,8 +239,8 @@ static enum pando_status deliver_co(struct scan *scan, bool *more)
             *more = reverse == (side > 0); /* not there yet, or past it */
             continue;
         }
-        enum pando_status status = value_co(scan, which, key, &value);
-        if (status == PANDO_STALE) {
+        struct step step = value_co(scan, which, key, &value);
+        if (step.next == STEP_RESTART) {
             uint8_t *byte = scan->cursor;
             /* In rising order the key itself is where to begin again; in falling order, just above. */
             move_to(scan, key);
@@ -248,16 +248,15 @@ static enum pando_status deliver_co(struct scan *scan, bool *more)
                 byte[key.size] = 0;
                 scan->at.size = key.size + 1;
             }
-            return PANDO_STALE;
         }
-        if (status != PANDO_OK)
-            return status;
+        if (!step_ok(step))
+            return step;
         scan->delivered = true;
         *more = scan->fn(scan->context, key, value);
         if (scan->left > 0 && --scan->left == 0)
             *more = false;
     }
-    return PANDO_OK;
+    return step_of(PANDO_OK);
 }
 
 /* Where the next leaf is; false: there is none that matters. */
@@ -303,9 +302,8 @@ enum pando_status dex_scan_co(struct engine *engine, const struct engine_range *
         scan.at = slice_of(scan.cursor, sizeof(scan.cursor));
         scan.from_end = true;
     }
-    unsigned leaves = 0;
-    do {
-        if (++leaves % LEAVES_PER_TURN == 0)
+    for (unsigned leaves = 1;; leaves++) {
+        if (leaves % LEAVES_PER_TURN == 0)
             rt_yield_co(); /* what is cached is read without ever suspending: others have waited */
         status = leaf_co(&scan, range->reverse);
         if (status != PANDO_OK)
@@ -314,14 +312,15 @@ enum pando_status dex_scan_co(struct engine *engine, const struct engine_range *
         scan.leaves++;
         scan.read_ns = rt_coarse_ns();
         scan.delivered = false;
-        status = deliver_co(&scan, &more);
+        struct step step = deliver_co(&scan, &more);
         if (scan.delivered)
             retry = (struct pool_retry){0}; /* it gets on */
-        if (status == PANDO_STALE && (status = dex_retry_co(self, &retry)) == PANDO_OK)
+        if (dex_again_co(self, &retry, &step))
             continue;
+        status = step.status;
         if (status != PANDO_OK || !more || !advance(&scan))
             break;
-    } while (true);
+    }
     free(scan.value.bytes);
     dex_scratch_give(self, scan.scratch);
     return status;

@@ -157,14 +157,14 @@ bool dex_renew_co(struct dex *self, uint32_t index, uint64_t version)
 
 /* The child's page as it is: from its frame or from the pool. CORRUPT: there is none, although a current
  * page names it. */
-static enum pando_status child_page_co(struct dex *self, uint64_t word, uint8_t *bytes)
+static struct step child_page_co(struct dex *self, uint64_t word, uint8_t *bytes)
 {
     struct dex_table *table = self->table;
     uint32_t index = frame_swizzled(word) ? (uint32_t)word : frame_find(&table->cache.frames, word);
 
     if (index == FRAME_NONE) {
         enum pando_status status = dex_read_co(self, word, bytes);
-        return status == PANDO_STALE ? PANDO_CORRUPT : status;
+        return step_of(status == PANDO_STALE ? PANDO_CORRUPT : status);
     }
     struct frame *frame = frame_at(&table->cache.frames, index);
     const uint8_t *cached = frame_bytes(&table->cache.frames, index);
@@ -182,17 +182,16 @@ static enum pando_status child_page_co(struct dex *self, uint64_t word, uint8_t 
         frame_give(frame);
     }
     if (status == PANDO_STALE)
-        return PANDO_CORRUPT;
-    return same ? status : PANDO_AGAIN;
+        return step_of(PANDO_CORRUPT);
+    return same ? step_of(status) : step_to(STEP_RESTART);
 }
 
-/* The separator that follows a child in a current page whose latch (and lock) is held. NOT_FOUND: there
- * is nothing to tell. FULL: no room for it. CORRUPT: the child is not what the page says, nor a half of
- * that. */
-static enum pando_status insert_separator_co(struct dex *self, uint32_t index,
-                                             const struct dex_target *target,
-                                             struct dex_scratch *scratch,
-                                             const struct pool_lock *lock)
+/* The separator that follows a child in a current page whose latch (and lock) is held. Restarts:
+ * there is nothing to tell. FULL: no room for it. CORRUPT: the child is not what the page says, nor a
+ * half of that. */
+static struct step insert_separator_co(struct dex *self, uint32_t index,
+                                       const struct dex_target *target, struct dex_scratch *scratch,
+                                       const struct pool_lock *lock)
 {
     struct dex_table *table = self->table;
     const struct page_layout *layout = &table->layout;
@@ -200,19 +199,19 @@ static enum pando_status insert_separator_co(struct dex *self, uint32_t index,
     uint32_t at = dex_child_index(table, bytes, target);
     struct slice high;
 
-    enum pando_status status = child_page_co(self, page_child(layout, bytes, at), scratch->sibling);
-    if (status != PANDO_OK)
-        return status;
+    struct step step = child_page_co(self, page_child(layout, bytes, at), scratch->sibling);
+    if (!step_ok(step))
+        return step;
     if (dex_covers(scratch->sibling, (uint8_t)(page_level(bytes) - 1), target))
-        return PANDO_NOT_FOUND;
+        return step_to(STEP_RESTART);
     if (page_level(scratch->sibling) + 1 != page_level(bytes) || page_dead(scratch->sibling) ||
         page_sibling(scratch->sibling) == 0 || !page_high(scratch->sibling, scratch->key, &high) ||
         slice_compare(high, target->key) >= (target->before ? 0 : 1))
-        return PANDO_CORRUPT;
+        return step_of(PANDO_CORRUPT);
     fabric_address right = page_sibling(scratch->sibling);
     struct page_pair pair = {.key = high, .value = slice_of(&right, sizeof(right))};
     if (!page_room(layout, bytes, UINT32_MAX, high.size, sizeof(right)))
-        return PANDO_FULL;
+        return step_of(PANDO_FULL);
     /* The image first: the frame changes when it is in the pool. */
     dex_image(table, index, scratch->image);
     page_set_version(scratch->image, page_version(bytes) + 1);
@@ -222,24 +221,24 @@ static enum pando_status insert_separator_co(struct dex *self, uint32_t index,
         pando_assert(fits);
     }
     struct dex_page_write change = {.images = {scratch->image}, .count = 1, .lock = lock};
-    status = dex_write_pages_co(self, scratch, &change);
+    enum pando_status status = dex_write_pages_co(self, scratch, &change);
     if (status == PANDO_OK)
         dex_relink_children_co(self, index, scratch->image);
-    return status;
+    return step_of(status);
 }
 
-enum pando_status dex_complete_split_co(struct dex *self, struct dex_spot *spot,
-                                        const struct dex_target *target)
+struct step dex_complete_split_co(struct dex *self, struct dex_spot *spot,
+                                  const struct dex_target *target)
 {
     struct dex_table *table = self->table;
     uint32_t index = spot->frame;
     struct frame *frame = frame_at(&table->cache.frames, index);
     struct dex_scratch *scratch = dex_scratch_take(self);
     struct pool_lock lock;
-    bool locked = false, told = false;
+    bool locked = false;
 
     if (scratch == NULL)
-        return PANDO_NO_MEMORY;
+        return step_of(PANDO_NO_MEMORY);
     frame_latch_co(&table->cache.frames, frame);
     uint8_t level = page_level(frame_bytes(&table->cache.frames, index));
     enum pando_status status = PANDO_OK;
@@ -257,20 +256,21 @@ enum pando_status dex_complete_split_co(struct dex *self, struct dex_spot *spot,
                !page_dead(frame_bytes(&table->cache.frames, index))) {
         status = PANDO_CORRUPT; /* the root has all keys */
     }
+    struct step step = step_of(status == PANDO_STALE ? PANDO_OK : status); /* it is current now */
     if (same && status == PANDO_OK) {
-        status = insert_separator_co(self, index, target, scratch, locked ? &lock : NULL);
-        told = status == PANDO_OK;
-        if (!told && status != PANDO_UNKNOWN)
-            status = unlock_with(self, &lock, locked, status);
+        step = insert_separator_co(self, index, target, scratch, locked ? &lock : NULL);
+        locked = locked && !step_ok(step) && step.status != PANDO_UNKNOWN;
+        status = unlock_with(self, &lock, locked, PANDO_OK);
+        if (status != PANDO_OK)
+            step = step_of(status);
     }
     uint8_t low[PAGE_KEY_ROOM];
     struct slice inside = page_low(frame_bytes(&table->cache.frames, index), low);
     frame_give_changed(frame);
     dex_scratch_give(self, scratch);
-    if (status == PANDO_FULL)
-        return dex_split_co(self, inside, level);
-    return status == PANDO_STALE || status == PANDO_NOT_FOUND || status == PANDO_AGAIN ? PANDO_OK
-                                                                                       : status;
+    if (step.status == PANDO_FULL)
+        step = step_of(dex_split_co(self, inside, level));
+    return step_ok(step) ? step_to(STEP_RESTART) : step;
 }
 
 /* ---- splitting ------------------------------------------------------------------------------- */
@@ -505,9 +505,9 @@ static void complete_split_co(struct dex *self, const struct attempt *attempt, u
     struct dex_target half = {.key = low, .level = level, .keep = true};
     struct dex_spot spot;
     enum pando_status status = dex_find_co(self, &parent, &spot);
-    if (status == PANDO_OK)
-        status = dex_complete_split_co(self, &spot, &half);
-    (void)status; /* whoever is led to the left half does it */
+    struct step step =
+        status == PANDO_OK ? dex_complete_split_co(self, &spot, &half) : step_of(status);
+    (void)step; /* whoever is led to the left half does it */
 }
 
 static enum pando_status split_once_co(struct dex *self, struct slice key, uint8_t level,
@@ -560,17 +560,15 @@ enum pando_status dex_split_co(struct dex *self, struct slice key, uint8_t level
     struct pool_retry retry = {0};
     struct dex_suspect suspect = {0};
     struct attempt attempt;
-    enum pando_status status;
+    struct step step;
 
     do {
-        status = split_once_co(self, key, level, &attempt);
-        if (attempt.torn == 0)
-            break;
-        status = dex_suspect_co(self, attempt.torn, level, &suspect);
-        if (status == PANDO_AGAIN)
-            status = dex_retry_co(self, &retry);
-    } while (status == PANDO_OK);
+        step = step_of(split_once_co(self, key, level, &attempt));
+        if (attempt.torn != 0)
+            step = dex_suspect_co(self, attempt.torn, level, &suspect);
+    } while (dex_again_co(self, &retry, &step));
     dex_suspect_end(&suspect);
+    enum pando_status status = step.status;
     if (status == PANDO_OK && attempt.untold)
         complete_split_co(self, &attempt, level);
     if (status == PANDO_STALE && attempt.parent_first)

@@ -460,13 +460,11 @@ static enum pando_status give_all_co(struct dex_table *table)
 {
     struct owners_range all = {.no_high = true};
     struct pool_retry retry = {0};
-    enum pando_status status;
-    while ((status = owners_give_co(&table->maintainer->owners, &all, 0)) == PANDO_AGAIN) {
-        status = dex_retry_co(table->maintainer, &retry);
-        if (status != PANDO_OK)
-            break;
-    }
-    return status == PANDO_OK && pool_fenced(table->pool) ? PANDO_FENCED : status;
+    struct step step;
+    do
+        step = owners_give_co(&table->maintainer->owners, &all, 0);
+    while (dex_again_co(table->maintainer, &retry, &step));
+    return step_ok(step) && pool_fenced(table->pool) ? PANDO_FENCED : step.status;
 }
 
 /* Of the background task, whose work is done by whoever calls. */

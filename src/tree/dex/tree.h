@@ -84,9 +84,9 @@ struct dex_suspect {
     struct pool_watch *watch; /* of members that may have left an inner page so */
 };
 
-/* AGAIN: look at the page once more. CORRUPT: it is damaged, which was logged and counted. */
-PANDO_MUST_CHECK enum pando_status dex_suspect_co(struct dex *self, fabric_address page,
-                                                  uint8_t level, struct dex_suspect *suspect);
+/* Restarts: look at the page once more. CORRUPT: it is damaged, which was logged and counted. */
+PANDO_MUST_CHECK struct step dex_suspect_co(struct dex *self, fabric_address page, uint8_t level,
+                                            struct dex_suspect *suspect);
 void dex_suspect_end(struct dex_suspect *suspect);
 
 /* Whether a leaf that was missed is to be kept. */
@@ -105,7 +105,7 @@ enum pando_status dex_modify_co(struct engine *engine, struct slice key, unsigne
 enum pando_status dex_scan_co(struct engine *engine, const struct engine_range *range,
                               engine_scan_fn fn, void *context);
 
-/* Those of keys that are this process's own; the caller has entered. AGAIN: they are not any more. */
+/* Those of keys that are this process's own; the caller has entered. */
 PANDO_MUST_CHECK enum pando_status dex_local_get_co(struct dex *self,
                                                     const struct map_partition *part,
                                                     struct slice key, struct dex_scratch *scratch,
@@ -155,9 +155,10 @@ void dex_prefetch_co(struct dex *self, const struct owners_guard *guard,
 PANDO_MUST_CHECK enum pando_status dex_split_co(struct dex *self, struct slice key, uint8_t level);
 
 /* A child does not have the key that its cached parent, the spot's frame, says it has: makes the
- * parent right. CORRUPT: the child is damaged, or the parent is, which is then the suspect. */
-PANDO_MUST_CHECK enum pando_status dex_complete_split_co(struct dex *self, struct dex_spot *spot,
-                                                         const struct dex_target *target);
+ * parent right, and restarts. CORRUPT: the child is damaged, or the parent is, which is then the
+ * suspect. */
+PANDO_MUST_CHECK struct step dex_complete_split_co(struct dex *self, struct dex_spot *spot,
+                                                   const struct dex_target *target);
 
 /* Merges the page of that level that has the key with a neighbour, if they fit. Gives up quietly when
  * somebody is in the way. */

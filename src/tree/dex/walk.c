@@ -22,8 +22,7 @@ static const uint64_t LOOK_PAUSE_NS = 200 * RT_NS_PER_US;
 
 /* Everything that was changed before goes to the pool. Tells how much the map takes; of CORRUPT, what
  * is damaged. */
-static enum pando_status flush_all_co(struct dex *self, uint64_t *bytes, char *error,
-                                      size_t error_bytes)
+static struct step flush_all_co(struct dex *self, uint64_t *bytes, char *error, size_t error_bytes)
 {
     struct dex_table *table = self->table;
     uint64_t me = owners_self(&table->owners), last = 0;
@@ -33,29 +32,31 @@ static enum pando_status flush_all_co(struct dex *self, uint64_t *bytes, char *e
     if (status == PANDO_CORRUPT)
         snprintf(error, error_bytes,
                  "the table's map of owners, or the directory's word for that, is damaged");
-    if (status != PANDO_OK)
-        return status;
+    struct step step = step_of(status);
+    if (!step_ok(step))
+        return step;
     *bytes = map_block_bytes(map->bytes);
-    for (uint32_t i = 0; i < map->count && status == PANDO_OK; i++) {
+    for (uint32_t i = 0; i < map->count && step_ok(step); i++) {
         uint64_t owner = map->parts[i].owner, now;
         if (owner == 0 || owner == last)
             continue;
         last = owner;
-        status =
-            owner == me ? dex_flush_co(self, NULL) : owners_forward_flush_co(&self->owners, owner);
-        if (status == PANDO_AGAIN) {
+        step = owner == me ? step_of(dex_flush_co(self, NULL))
+                           : owners_forward_flush_co(&self->owners, owner);
+        if (step.next == STEP_RESTART) {
             /* It is gone, or no longer the owner: whoever is will be asked at the next look. */
-            status = owners_claim_co(&self->owners, map->parts[i].low, &now);
-            if (status == PANDO_CORRUPT)
+            step = owners_claim_co(&self->owners, map->parts[i].low, &now);
+            if (step.status == PANDO_CORRUPT)
                 snprintf(error, error_bytes,
                          "the keys of a dead owner cannot be taken over: its redo log at 0x%" PRIx64
                          ", or a page that this names, is damaged",
                          map->parts[i].log);
-            status = status == PANDO_OK ? PANDO_AGAIN : status;
+            if (step_ok(step))
+                step = step_to(STEP_RESTART);
         }
     }
     free(map);
-    return status;
+    return step;
 }
 
 /* ---- checking -------------------------------------------------------------------------------- */
@@ -291,11 +292,11 @@ enum pando_status dex_verify_co(struct engine *engine, struct engine_census *out
     struct verify verify = {
         .self = self, .census = out, .error = error, .error_bytes = error_bytes};
     struct place root = {.address = self->table->root, .level = -1, .no_high = true};
-    enum pando_status status = PANDO_CORRUPT;
+    struct step step = step_to(STEP_RESTART);
 
     /* Others may be at work: what is wrong at one look and not at the next was only under way. */
-    for (int look = 0; look < LOOKS_MAX && (status == PANDO_CORRUPT || status == PANDO_AGAIN);
-         look++) {
+    for (int look = 0;
+         look < LOOKS_MAX && (step.status == PANDO_CORRUPT || step.next == STEP_RESTART); look++) {
         if (look > 0)
             rt_sleep_co(LOOK_PAUSE_NS << look);
         *out = (struct engine_census){0};
@@ -303,15 +304,15 @@ enum pando_status dex_verify_co(struct engine *engine, struct engine_census *out
         /* An owner that cannot be called gives its keys away first (wishes.c). */
         struct pool_retry retry = {0};
         do
-            status = flush_all_co(self, &out->bytes, error, error_bytes);
-        while (status == PANDO_AGAIN && dex_retry_co(self, &retry) == PANDO_OK);
-        if (status == PANDO_OK)
-            status = verify_page_co(&verify, &root);
+            step = flush_all_co(self, &out->bytes, error, error_bytes);
+        while (step.next == STEP_RESTART && dex_retry_co(self, &retry) == PANDO_OK);
+        if (step_ok(step))
+            step = step_of(verify_page_co(&verify, &root));
     }
-    out->damaged = status == PANDO_CORRUPT;
-    if (status == PANDO_OK && error_bytes > 0)
+    out->damaged = step.status == PANDO_CORRUPT;
+    if (step_ok(step) && error_bytes > 0)
         error[0] = '\0';
-    return status == PANDO_AGAIN ? PANDO_TIMEOUT : status;
+    return step.next == STEP_RESTART ? PANDO_TIMEOUT : step.status;
 }
 
 /* ---- freeing --------------------------------------------------------------------------------- */
@@ -386,28 +387,23 @@ static enum pando_status take_over_all_co(struct dex *self)
 {
     struct dex_table *table = self->table;
     struct pool_retry retry = {0};
-    enum pando_status status;
+    struct step step;
 
     do {
         struct map *map;
-        status = map_read_co(self->base.session, table->slot, table->id, &map);
-        if (status != PANDO_OK)
-            return status;
-        for (uint32_t i = 0; i < map->count && status == PANDO_OK; i++) {
+        step = step_of(map_read_co(self->base.session, table->slot, table->id, &map));
+        if (!step_ok(step))
+            return step_status(step);
+        for (uint32_t i = 0; i < map->count && step_ok(step); i++) {
             uint64_t owner;
             atomic_store(&table->owners.map_stale, true);
-            status = owners_claim_co(&self->owners, map->parts[i].low, &owner);
-            if (status == PANDO_OK && owner != owners_self(&table->owners))
-                status = PANDO_AGAIN; /* it still has the table: it will let go */
+            step = owners_claim_co(&self->owners, map->parts[i].low, &owner);
+            if (step_ok(step) && owner != owners_self(&table->owners))
+                step = step_to(STEP_RESTART); /* it still has the table: it will let go */
         }
         free(map);
-        if (status == PANDO_AGAIN) {
-            status = dex_retry_co(self, &retry);
-            if (status == PANDO_OK)
-                status = PANDO_AGAIN;
-        }
-    } while (status == PANDO_AGAIN);
-    return status == PANDO_OK ? dex_flush_co(self, NULL) : status;
+    } while (dex_again_co(self, &retry, &step));
+    return step_ok(step) ? dex_flush_co(self, NULL) : step.status;
 }
 
 /* Of a tree that is freed but for its root. Without its root or its map nobody could open the table to go on

@@ -226,8 +226,8 @@ static void call_took(struct dex_table *table, uint16_t bank, const struct dex_p
     average(push->barrier ? &cost->call_ns[level] : &cost->plain_ns, duration_ns);
 }
 
-enum pando_status dex_pushdown_co(struct dex *self, struct dex_pushdown *push, fabric_address page,
-                                  uint8_t level, struct dex_scratch *scratch)
+struct step dex_pushdown_co(struct dex *self, struct dex_pushdown *push, fabric_address page,
+                            uint8_t level, struct dex_scratch *scratch)
 {
     struct dex_table *table = self->table;
     uint16_t bank = pool_bank(page);
@@ -264,8 +264,8 @@ enum pando_status dex_pushdown_co(struct dex *self, struct dex_pushdown *push, f
     /* What it will not do is done here. Its record does no harm if that succeeds, or if it is known to be
      * for nothing: for want of room. */
     push->unknown = push->unknown || (push->end != 0 && status != PANDO_OK && status != PANDO_FULL);
-    return status == PANDO_STALE || status == PANDO_UNSUPPORTED || status == PANDO_FULL ||
-                   status == PANDO_INVALID || (!changes && status != PANDO_OK)
-               ? PANDO_BUSY
-               : status;
+    bool left_to_us = status == PANDO_STALE || status == PANDO_UNSUPPORTED ||
+                      status == PANDO_FULL || status == PANDO_INVALID ||
+                      (!changes && status != PANDO_OK);
+    return left_to_us ? step_to(STEP_LOAD) : step_of(status);
 }

@@ -6,6 +6,7 @@
 
 #include "base/slice.h"
 #include "engine/engine.h"
+#include "engine/step.h"
 #include "tree/dex/cache/cache.h"
 #include "tree/dex/page/page.h"
 #include "tree/dex/pushdown/pushdown_fmt.h"
@@ -62,9 +63,9 @@ void dex_note_read_time(struct dex_table *table, uint16_t bank, uint64_t duratio
 bool dex_pushdown_pays(struct dex *self, struct dex_pushdown *push, fabric_address page,
                        uint8_t level);
 
-/* BUSY: to be done here after all. */
-PANDO_MUST_CHECK enum pando_status dex_pushdown_co(struct dex *self, struct dex_pushdown *push,
-                                                   fabric_address page, uint8_t level,
-                                                   struct dex_scratch *scratch);
+/* STEP_LOAD: to be done here after all. */
+PANDO_MUST_CHECK struct step dex_pushdown_co(struct dex *self, struct dex_pushdown *push,
+                                             fabric_address page, uint8_t level,
+                                             struct dex_scratch *scratch);
 
 #endif
