@@ -16,6 +16,7 @@
 
 #include "base/list.h"
 #include "engine/engine.h"
+#include "engine/step.h"
 #include "pool/pool.h"
 #include "tree/blink/cache/index_cache.h"
 #include "tree/blink/lock/local_lock.h"
@@ -172,6 +173,17 @@ enum blink_fit blink_fits(const struct blink *self, const struct blink_target *t
 PANDO_MUST_CHECK enum pando_status
 blink_restart_co(struct blink *self, const struct blink_target *target, struct pool_retry *retry);
 
+/* The condition of a loop that does so: whether the try is followed by another. If not, the step is
+ * how the loop ends. */
+static inline bool blink_again_co(struct blink *self, const struct blink_target *target,
+                                  struct pool_retry *retry, struct step *step)
+{
+    if (step->next == STEP_DONE)
+        return false;
+    *step = step_of(blink_restart_co(self, target, retry));
+    return step_ok(*step);
+}
+
 /* NOT_FOUND: there is none. CORRUPT: the directory's word for it is damaged. */
 PANDO_MUST_CHECK enum pando_status blink_root_co(struct blink *self, bool fresh,
                                                  fabric_address *root);
@@ -263,9 +275,9 @@ PANDO_MUST_CHECK enum pando_status blink_damaged(struct blink *self, fabric_addr
                                                  struct slice key, const char *what);
 
 /* The way to the target led to an address where no valid node was found. CORRUPT: there is none though
- * one is linked. AGAIN: start over. No lock is held. */
-PANDO_MUST_CHECK enum pando_status
-blink_suspect_co(struct blink *self, const struct blink_target *target, fabric_address address);
+ * one is linked. Else restarts. No lock is held. */
+PANDO_MUST_CHECK struct step blink_suspect_co(struct blink *self, const struct blink_target *target,
+                                              fabric_address address);
 
 /* A key, or the beginning of a long one, for people. */
 enum { BLINK_KEY_TEXT = 128 };

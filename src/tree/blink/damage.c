@@ -100,8 +100,8 @@ static enum pando_status leads_to_co(struct blink *self, const struct blink_targ
     return status == PANDO_STALE ? PANDO_OK : status;
 }
 
-enum pando_status blink_suspect_co(struct blink *self, const struct blink_target *target,
-                                   fabric_address address)
+struct step blink_suspect_co(struct blink *self, const struct blink_target *target,
+                             fabric_address address)
 {
     struct blink_scratch *scratch = blink_scratch_take(self);
     struct node_header header;
@@ -109,7 +109,7 @@ enum pando_status blink_suspect_co(struct blink *self, const struct blink_target
     bool leads = false;
 
     if (scratch == NULL)
-        return PANDO_NO_MEMORY;
+        return step_of(PANDO_NO_MEMORY);
     enum pando_status status = blink_lock_co(self, address, scratch->node, &lock);
     if (status == PANDO_OK) {
         bool unlinked = node_unlinked(&self->tree->layout, address, scratch->node, &header);
@@ -133,8 +133,7 @@ enum pando_status blink_suspect_co(struct blink *self, const struct blink_target
             status = released;
     }
     blink_scratch_give(self, scratch);
-    if (status != PANDO_OK)
-        return status;
-    return leads ? blink_damaged(self, address, target->key, "no valid node where one is linked")
-                 : PANDO_AGAIN;
+    if (status == PANDO_OK && leads)
+        status = blink_damaged(self, address, target->key, "no valid node where one is linked");
+    return step_restart_after(status);
 }

@@ -159,9 +159,9 @@ static void complete_met_split_co(struct blink *self, const struct node_header *
     (void)status; /* somebody else will notice, too */
 }
 
-/* One way down. AGAIN: misled, start over. */
-static enum pando_status descend_co(struct blink *self, const struct blink_target *target,
-                                    bool use_cache, uint8_t *bytes, struct node_header *header)
+/* One way down. Restarts where it is misled. */
+static struct step descend_co(struct blink *self, const struct blink_target *target, bool use_cache,
+                              uint8_t *bytes, struct node_header *header)
 {
     struct blink_tree *tree = self->tree;
     struct index_cache_hit hit;
@@ -179,7 +179,7 @@ static enum pando_status descend_co(struct blink *self, const struct blink_targe
     } else {
         status = blink_root_co(self, false, &address);
         if (status != PANDO_OK)
-            return status;
+            return step_of(status);
     }
     if (target->level == 0)
         blink_count_own(expected_level == 0 ? &self->hits : &self->misses);
@@ -187,30 +187,28 @@ static enum pando_status descend_co(struct blink *self, const struct blink_targe
         uint64_t read_ns = rt_coarse_ns();
         status = blink_read_linked_co(self, address, pointer_ns, bytes, header);
         if (status == PANDO_STALE)
-            return cached ? PANDO_AGAIN : blink_suspect_co(self, target, address);
+            return cached ? step_to(STEP_RESTART) : blink_suspect_co(self, target, address);
         if (status != PANDO_OK)
-            return status;
+            return step_of(status);
         cached = false;
         pointer_ns = read_ns;
         if (expected_level >= 0 && header->level != expected_level)
-            return PANDO_AGAIN;
+            return step_to(STEP_RESTART);
         if (expected_level < 0) {
-            if (blink_given_up(header)) {
-                status = blink_replace_root_co(self, bytes, header, read_ns);
-                return status == PANDO_OK ? PANDO_AGAIN : status;
-            }
+            if (blink_given_up(header))
+                return step_restart_after(blink_replace_root_co(self, bytes, header, read_ns));
             if (header->level < target->level)
-                return PANDO_NOT_FOUND; /* the tree is not that high */
+                return step_of(PANDO_NOT_FOUND); /* the tree is not that high */
             atomic_store_explicit(&tree->root_level, header->level, memory_order_relaxed);
             index_cache_pin(tree->cache, header->level > 0 ? (uint8_t)(header->level - 1) : 1);
             expected_level = header->level;
         }
         switch (blink_fits(self, target, header)) {
         case FIT_NOT:
-            return PANDO_AGAIN;
+            return step_to(STEP_RESTART);
         case FIT_RIGHT:
             if (header->sibling == 0)
-                return PANDO_AGAIN;
+                return step_to(STEP_RESTART);
             address = header->sibling;
             moved_right = true;
             moves++;
@@ -225,7 +223,7 @@ static enum pando_status descend_co(struct blink *self, const struct blink_targe
                 if (parent_read)
                     complete_met_split_co(self, header); /* uses memory of its own */
             }
-            return PANDO_OK;
+            return step_of(PANDO_OK);
         }
         if (tree->on.cache)
             index_cache_put(tree->cache, header, bytes);
@@ -236,7 +234,7 @@ static enum pando_status descend_co(struct blink *self, const struct blink_targe
         moved_right = false;
         parent_read = true;
     }
-    return PANDO_AGAIN;
+    return step_to(STEP_RESTART);
 }
 
 fabric_address blink_read_cached_leaf_co(struct blink *self, struct slice key, uint8_t *bytes)
@@ -270,15 +268,11 @@ enum pando_status blink_find_after_read_co(struct blink *self, const struct blin
         return PANDO_OK;
     }
     struct pool_retry retry = {0};
-    for (;;) {
-        /* After the second failure nothing cached is believed. */
-        enum pando_status status = descend_co(self, target, retry.count < 2, bytes, header);
-        if (status != PANDO_AGAIN)
-            return status;
-        status = blink_restart_co(self, target, &retry);
-        if (status != PANDO_OK)
-            return status;
-    }
+    struct step step;
+    do /* After the second failure nothing cached is believed. */
+        step = descend_co(self, target, retry.count < 2, bytes, header);
+    while (blink_again_co(self, target, &retry, &step));
+    return step.status;
 }
 
 enum pando_status blink_locate_co(struct blink *self, struct slice key, uint8_t level,

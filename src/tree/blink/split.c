@@ -266,10 +266,10 @@ static enum pando_status child_still_there_co(struct blink *self, struct blink_s
     return same ? PANDO_OK : PANDO_STALE;
 }
 
-/* AGAIN: the parent was not where it seemed to be. */
-static enum pando_status complete_split_once_co(struct blink *self, struct blink_scratch *scratch,
-                                                uint8_t level, struct slice low,
-                                                fabric_address child, uint64_t unlinked)
+/* Restarts: the parent was not where it seemed to be. */
+static struct step complete_split_once_co(struct blink *self, struct blink_scratch *scratch,
+                                          uint8_t level, struct slice low, fabric_address child,
+                                          uint64_t unlinked)
 {
     struct blink_target target = {.key = low, .level = level};
     struct node_header header;
@@ -279,24 +279,25 @@ static enum pando_status complete_split_once_co(struct blink *self, struct blink
     if (status == PANDO_NOT_FOUND) {
         status = child_still_there_co(self, scratch, level, low, child, unlinked);
         if (status != PANDO_OK)
-            return status == PANDO_STALE ? PANDO_OK : status;
+            return step_of(status == PANDO_STALE ? PANDO_OK : status);
         status = grow_co(self, scratch, level, low, child);
-        return status == PANDO_STALE ? PANDO_AGAIN : status;
+        return status == PANDO_STALE ? step_to(STEP_RESTART) : step_of(status);
     }
     if (status != PANDO_OK)
-        return status;
+        return step_of(status);
     fabric_address parent = header.address;
     status = blink_lock_co(self, parent, scratch->node, &lock);
     if (status != PANDO_OK)
-        return status;
+        return step_of(status);
     if (!node_header_read(&self->tree->layout, parent, scratch->node, &header) ||
         header.level != level || blink_fits(self, &target, &header) != FIT)
-        return blink_unlock_with_co(self, &lock, PANDO_AGAIN);
+        return step_restart_after(blink_unlock_co(self, &lock));
     if (self->tree->on.separator)
         status = child_still_there_co(self, scratch, level, low, child, unlinked);
     if (status != PANDO_OK)
-        return blink_unlock_with_co(self, &lock, status == PANDO_STALE ? PANDO_OK : status);
-    return insert_separator_co(self, &lock, scratch, &header, low, child);
+        return step_of(
+            blink_unlock_with_co(self, &lock, status == PANDO_STALE ? PANDO_OK : status));
+    return step_of(insert_separator_co(self, &lock, scratch, &header, low, child));
 }
 
 enum pando_status blink_complete_split_co(struct blink *self, uint8_t level, struct slice low,
@@ -305,18 +306,13 @@ enum pando_status blink_complete_split_co(struct blink *self, uint8_t level, str
     struct blink_scratch *scratch = blink_scratch_take(self);
     struct pool_retry retry = {0};
     struct blink_target target = {.key = low, .level = level};
-    enum pando_status status;
+    struct step step;
 
     if (scratch == NULL)
         return PANDO_NO_MEMORY;
-    for (;;) {
-        status = complete_split_once_co(self, scratch, level, low, child, unlinked);
-        if (status != PANDO_AGAIN)
-            break;
-        status = blink_restart_co(self, &target, &retry);
-        if (status != PANDO_OK)
-            break;
-    }
+    do
+        step = complete_split_once_co(self, scratch, level, low, child, unlinked);
+    while (blink_again_co(self, &target, &retry, &step));
     blink_scratch_give(self, scratch);
-    return status;
+    return step.status;
 }

@@ -125,7 +125,7 @@ static RARE enum pando_status commit_whole_leaf_co(struct change *change, uint32
 
 /* proven-repair (R19): under the lock nobody is changing the leaf, so a cell that is invalid was
  * left by a holder that died, or is damaged. Repairs no more cells than the lock word says that
- * holders have died. AGAIN: repaired, or to be read once more. */
+ * holders have died. STALE: repaired, or to be read once more. */
 static RARE enum pando_status repair_co(struct change *change)
 {
     struct sherman *self = change->self;
@@ -142,14 +142,14 @@ static RARE enum pando_status repair_co(struct change *change)
         change->lock.known = NULL;
         blink_count(&self->table->repairs);
         enum pando_status status = commit_with_intent_co(change, 0, image, layout->node_bytes);
-        return status == PANDO_OK ? PANDO_AGAIN : status;
+        return status == PANDO_OK ? PANDO_STALE : status;
     }
     enum pando_status released = blink_unlock_co(&self->blink, &change->lock);
     if (released != PANDO_OK)
         return released;
     if (!change->reread) {
         change->reread = true;
-        return PANDO_AGAIN;
+        return PANDO_STALE;
     }
     return blink_damaged(&self->blink, change->header.address, change->key,
                          "a cell that no dead writer can have left");
@@ -489,7 +489,7 @@ static RARE enum pando_status repair_if_torn_co(struct change *change)
     return blink_unlock_co(&change->self->blink, &change->lock);
 }
 
-/* With the leaf locked and read: decides, writes and unlocks. AGAIN: start over. */
+/* With the leaf locked and read: decides, writes and unlocks. STALE: what was read does not hold any more. */
 static USUAL enum pando_status change_locked_leaf_co(struct change *change)
 {
     struct sherman *self = change->self;
@@ -553,8 +553,8 @@ static bool link_co(struct change *change, fabric_address address, uint64_t poin
            blink_link_co(&self->blink, address, change->scratch->node) == PANDO_OK;
 }
 
-/* Locks the leaf that covers the key, moving right where it has to. AGAIN: misled. */
-static USUAL enum pando_status lock_leaf_co(struct change *change, fabric_address address)
+/* Locks the leaf that covers the key, moving right where it has to. Restarts where it is misled. */
+static USUAL struct step lock_leaf_co(struct change *change, fabric_address address)
 {
     struct sherman *self = change->self;
     const struct sherman_switches *on = &self->table->on;
@@ -569,7 +569,7 @@ static USUAL enum pando_status lock_leaf_co(struct change *change, fabric_addres
         enum pando_status status = blink_lock_with_co(&self->blink, address, change->scratch->node,
                                                       &options, &change->lock);
         if (status != PANDO_OK || change->lock.local.done)
-            return status;
+            return step_of(status);
         enum blink_fit fit;
         do
             fit = inspect_leaf(change, address);
@@ -577,33 +577,33 @@ static USUAL enum pando_status lock_leaf_co(struct change *change, fabric_addres
                link_co(change, address, pointer_ns));
         if (fit == FIT) {
             change->lock.known = change->scratch->node;
-            return PANDO_OK;
+            return step_of(PANDO_OK);
         }
         address = change->header.sibling;
         if (fit == FIT_RIGHT)
             pointer_ns = rt_coarse_ns();
         status = blink_unlock_co(&self->blink, &change->lock);
         if (status != PANDO_OK)
-            return status;
+            return step_of(status);
         if (fit == FIT_NOT || address == 0)
-            return PANDO_AGAIN;
+            return step_to(STEP_RESTART);
         index_cache_drop(self->table->blink.cache, 1, change->key);
     }
-    return PANDO_AGAIN;
+    return step_to(STEP_RESTART);
 }
 
 /* What the change made superfluous. */
-static void clean_up_co(struct change *change, enum pando_status status)
+static void clean_up_co(struct change *change, struct step step)
 {
     struct sherman *self = change->self;
     enum pando_status freed = PANDO_OK;
 
-    if (status == PANDO_OK && change->old_blob != 0)
+    if (step_ok(step) && change->old_blob != 0)
         freed = blob_free_co(self->base.session, self->table->blink.id, change->old_blob);
-    if (status != PANDO_OK && status != PANDO_UNKNOWN && change->new_blob != 0)
+    if (!step_ok(step) && step.status != PANDO_UNKNOWN && change->new_blob != 0)
         freed = blob_free_co(self->base.session, self->table->blink.id, change->new_blob);
     (void)freed; /* what could not be reached stays until the table is dropped */
-    if (status == PANDO_OK && change->shrunk && self->table->on.merge)
+    if (step_ok(step) && change->shrunk && self->table->on.merge)
         blink_merge_co(&self->blink, 0, change->key);
 }
 
@@ -641,12 +641,14 @@ static enum pando_status change_co(struct change *change, struct sherman *self,
         fabric_address address;
         change_begin(change);
         status = blink_locate_co(&self->blink, key, 0, change->scratch->node, &address);
-        if (status == PANDO_OK)
-            status = lock_leaf_co(change, address);
-        if (status == PANDO_OK)
+        struct step step = status == PANDO_OK ? lock_leaf_co(change, address) : step_of(status);
+        if (step_ok(step)) {
             status = change->lock.local.done ? change->adopted : change_locked_leaf_co(change);
-        clean_up_co(change, status);
-        if (status != PANDO_AGAIN && status != PANDO_STALE)
+            step = status == PANDO_STALE ? step_to(STEP_RESTART) : step_of(status);
+        }
+        clean_up_co(change, step);
+        status = step.status;
+        if (step.next == STEP_DONE)
             break;
         status = prepare_retry_co(change, &retry);
     } while (status == PANDO_OK);

@@ -40,9 +40,8 @@ static void cursor_set(struct scan *scan, struct slice key)
 }
 
 /* Reads a long value. A leaf with many of them is read again when it has become old
- * (rule stale-read-limit). AGAIN: it has, or the blob is gone: read the leaf again. */
-static enum pando_status value_co(struct scan *scan, const struct node_entry *entry,
-                                  struct slice *value)
+ * (rule stale-read-limit). Restarts: it has, or the blob is gone: read the leaf again. */
+static struct step value_co(struct scan *scan, const struct node_entry *entry, struct slice *value)
 {
     struct pool_session *session = scan->self->base.session;
     uint16_t table = scan->self->table->blink.id;
@@ -51,10 +50,10 @@ static enum pando_status value_co(struct scan *scan, const struct node_entry *en
 
     if (scan->range->values == ENGINE_SCAN_KEYS) {
         *value = slice_of(NULL, 0);
-        return PANDO_OK;
+        return step_of(PANDO_OK);
     }
     if (!pool_recent(scan->read_ns))
-        return PANDO_AGAIN;
+        return step_to(STEP_RESTART);
     memcpy(&blob, entry->value.data, sizeof(blob));
     enum pando_status status =
         scan->range->values == ENGINE_SCAN_GLANCE
@@ -66,23 +65,23 @@ static enum pando_status value_co(struct scan *scan, const struct node_entry *en
         status = PANDO_OK; /* the size alone */
     if (status == PANDO_STALE)
         status = blob_missing(table, blob, &scan->missing);
-    return status == PANDO_STALE ? PANDO_AGAIN : status;
+    return status == PANDO_STALE ? step_to(STEP_RESTART) : step_of(status);
 }
 
-/* Gives one pair to the caller. AGAIN: read the leaf again. */
-static enum pando_status deliver_pair_co(struct scan *scan, const struct node_entry *entry)
+/* Gives one pair to the caller. Restarts: read the leaf again. */
+static struct step deliver_pair_co(struct scan *scan, const struct node_entry *entry)
 {
     struct slice value = entry->value;
-    if ((entry->flags & NODE_FLAG_BLOB) != 0) {
-        enum pando_status status = value_co(scan, entry, &value);
-        if (status != PANDO_OK)
-            return status;
-    }
+    struct step step = step_of(PANDO_OK);
+    if ((entry->flags & NODE_FLAG_BLOB) != 0)
+        step = value_co(scan, entry, &value);
+    if (!step_ok(step))
+        return step;
     scan->given++;
     if (!scan->fn(scan->context, entry->key, value) ||
         (scan->range->limit != 0 && scan->given >= scan->range->limit))
         scan->over = true;
-    return PANDO_OK;
+    return step;
 }
 
 static bool beyond(const struct scan *scan, struct slice key)
@@ -114,17 +113,17 @@ static bool reaches_beyond(const struct scan *scan, const struct node_header *he
            (header->no_high || slice_compare(header->high, scan->range->high) > 0);
 }
 
-/* What a leaf has at or above the cursor. Moves the cursor over what was given. AGAIN: torn. */
-static enum pando_status take_forward_co(struct scan *scan, const struct node_header *header,
-                                         const uint8_t *bytes)
+/* What a leaf has at or above the cursor. Moves the cursor over what was given. Restarts: torn. */
+static struct step take_forward_co(struct scan *scan, const struct node_header *header,
+                                   const uint8_t *bytes)
 {
     struct node_entry *entries = scan->scratch->entries;
     const struct node_entry *last = NULL;
-    enum pando_status status = PANDO_OK;
+    struct step step = step_of(PANDO_OK);
     uint32_t count, i = 0;
 
     if (!leaf_entries(&scan->self->table->blink.layout, header, bytes, entries, &count))
-        return PANDO_AGAIN;
+        return step_to(STEP_RESTART);
     scan->self->pairs_per_leaf = (scan->self->pairs_per_leaf * 3 + count + 3) / 4;
     bool bounded = reaches_beyond(scan, header);
     while (i < count && slice_compare(entries[i].key, cursor_of(scan)) < 0)
@@ -134,20 +133,20 @@ static enum pando_status take_forward_co(struct scan *scan, const struct node_he
             scan->over = true;
             break;
         }
-        status = deliver_pair_co(scan, &entries[i]);
-        if (status != PANDO_OK)
+        step = deliver_pair_co(scan, &entries[i]);
+        if (!step_ok(step))
             break;
         last = &entries[i];
     }
     if (last != NULL)
         cursor_behind(scan, last->key);
-    if (status != PANDO_OK)
-        return status;
+    if (!step_ok(step))
+        return step;
     if (header->no_high || (!scan->over && beyond(scan, header->high)))
         scan->over = true;
     else if (!scan->over && slice_compare(header->high, cursor_of(scan)) > 0)
         cursor_set(scan, header->high);
-    return PANDO_OK;
+    return step;
 }
 
 /* Reads the leaves to the right of the one that covers the cursor, all at once; uses those that
@@ -186,9 +185,10 @@ static enum pando_status prefetch_leaves_co(struct scan *scan, uint8_t *room, ui
             (self->table->on.tiling && !node_covers(&header, cursor_of(scan))))
             return PANDO_OK; /* resumed at the cursor */
         scan->read_ns = reads[i].posted_ns;
-        status = take_forward_co(scan, &header, leaf);
-        if (status == PANDO_AGAIN)
+        struct step step = take_forward_co(scan, &header, leaf);
+        if (step.next == STEP_RESTART)
             return PANDO_OK;
+        status = step.status;
     }
     return status == PANDO_BROKEN ? PANDO_OK : status; /* the ordinary way reconnects */
 }
@@ -234,11 +234,11 @@ static enum pando_status forward_co(struct scan *scan)
         if (status != PANDO_OK)
             break;
         scan->read_ns = rt_coarse_ns();
-        status = take_forward_co(scan, &header, scan->scratch->node);
-        if (status != PANDO_AGAIN || !slice_equal(target.key, cursor_of(scan)))
+        struct step step = take_forward_co(scan, &header, scan->scratch->node);
+        if (step.next == STEP_DONE || !slice_equal(target.key, cursor_of(scan)))
             looks = 0;
-        if (status == PANDO_AGAIN)
-            status = sherman_retry_torn_co(self, header.low, &looks);
+        status =
+            step.next == STEP_DONE ? step.status : sherman_retry_torn_co(self, header.low, &looks);
     }
     free(room);
     return status;
@@ -246,14 +246,14 @@ static enum pando_status forward_co(struct scan *scan)
 
 /* ---- backwards ------------------------------------------------------------------------------- */
 
-static enum pando_status take_backward_co(struct scan *scan, const struct node_header *header,
-                                          const uint8_t *bytes)
+static struct step take_backward_co(struct scan *scan, const struct node_header *header,
+                                    const uint8_t *bytes)
 {
     struct node_entry *entries = scan->scratch->entries;
     uint32_t count;
 
     if (!leaf_entries(&scan->self->table->blink.layout, header, bytes, entries, &count))
-        return PANDO_AGAIN;
+        return step_to(STEP_RESTART);
     for (uint32_t i = count; i-- > 0 && !scan->over;) {
         if (!scan->at_end && slice_compare(entries[i].key, cursor_of(scan)) >= 0)
             continue;
@@ -261,9 +261,9 @@ static enum pando_status take_backward_co(struct scan *scan, const struct node_h
             scan->over = true;
             break;
         }
-        enum pando_status status = deliver_pair_co(scan, &entries[i]);
-        if (status != PANDO_OK)
-            return status;
+        struct step step = deliver_pair_co(scan, &entries[i]);
+        if (!step_ok(step))
+            return step;
         cursor_set(scan, entries[i].key);
         scan->at_end = false;
     }
@@ -272,7 +272,7 @@ static enum pando_status take_backward_co(struct scan *scan, const struct node_h
     else
         cursor_set(scan, header->low);
     scan->at_end = false;
-    return PANDO_OK;
+    return step_of(PANDO_OK);
 }
 
 static enum pando_status backward_co(struct scan *scan)
@@ -298,12 +298,12 @@ static enum pando_status backward_co(struct scan *scan)
         scan->read_ns = rt_coarse_ns();
         bool at_end = scan->at_end;
         struct slice before = slice_of(key, scan->cursor_size);
-        status = take_backward_co(scan, &header, scan->scratch->node);
-        if (status != PANDO_AGAIN || at_end != scan->at_end ||
+        struct step step = take_backward_co(scan, &header, scan->scratch->node);
+        if (step.next == STEP_DONE || at_end != scan->at_end ||
             !slice_equal(before, cursor_of(scan)))
             looks = 0;
-        if (status == PANDO_AGAIN)
-            status = sherman_retry_torn_co(self, header.low, &looks);
+        status =
+            step.next == STEP_DONE ? step.status : sherman_retry_torn_co(self, header.low, &looks);
     }
     return status;
 }
