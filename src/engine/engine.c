@@ -450,7 +450,7 @@ static void batch_work_co(struct batch *batch)
 {
     while (batch->next < batch->count) {
         struct engine_batch_op *op = &batch->ops[batch->next++];
-        if (op->status == PANDO_AGAIN)
+        if (!op->done)
             batch_one_co(batch->engine, op);
     }
 }
@@ -468,12 +468,12 @@ void engine_batch_co(struct engine *engine, struct engine_batch_op *ops, size_t 
     struct batch batch = {.engine = engine, .ops = ops, .count = count};
     size_t left = count;
     for (size_t i = 0; i < count; i++)
-        ops[i].status = PANDO_AGAIN;
+        ops[i].done = false;
     if (engine->ops->batch_co != NULL && width > 1) {
         engine->ops->batch_co(engine, ops, count);
         left = 0;
         for (size_t i = 0; i < count; i++)
-            left += ops[i].status == PANDO_AGAIN;
+            left += !ops[i].done;
         if (left == 0)
             return;
     }

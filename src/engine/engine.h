@@ -226,6 +226,7 @@ struct engine_batch_op {
     void *buffer;       /* of a get */
     size_t capacity, size;
     enum pando_status status; /* out */
+    bool done;                /* whether there is a status: between engine_batch_co and batch_co */
 };
 
 /* Runs up to `width` of them at a time; each has its own status. */
@@ -370,7 +371,7 @@ struct engine_ops {
     void (*stats)(const struct engine_table *table, struct engine_stats *out);
     enum pando_status (*verify_co)(struct engine *engine, struct engine_census *out, char *error,
                                    size_t error_bytes);
-    /* May be NULL. Of a batch: does what it can do at once, and leaves the others' status AGAIN. */
+    /* May be NULL. Of a batch: does what it can do at once, and says which are done. */
     void (*batch_co)(struct engine *engine, struct engine_batch_op *ops, size_t count);
     enum pando_status (*move_co)(struct engine *engine, struct slice key, uint64_t choice);
     enum pando_status (*spread_co)(struct engine *engine, bool others, unsigned *processes);

@@ -128,6 +128,12 @@ static void descend(struct batch *batch)
 
 /* ---- at the leaves --------------------------------------------------------------------------- */
 
+static void end_one(struct engine_batch_op *op, enum pando_status status)
+{
+    op->status = status;
+    op->done = true;
+}
+
 static uint64_t note_end(struct batch *batch, const struct frame *frame)
 {
     uint64_t end = atomic_load_explicit(&frame->end, memory_order_relaxed);
@@ -178,7 +184,7 @@ static void get_one(struct batch *batch, struct lane *lane)
     if (!frame_same(frame, lane->version) || blob)
         return;
     op->size = size;
-    op->status = found ? PANDO_OK : PANDO_NOT_FOUND;
+    end_one(op, found ? PANDO_OK : PANDO_NOT_FOUND);
     if (found && lane->token.room && size <= op->capacity && is_durable(table, end))
         pair_cache_keep(&table->cache.records, &lane->token, op->key, slice_of(op->buffer, size));
 }
@@ -238,7 +244,7 @@ static void put_one(struct batch *batch, struct lane *lane)
     }
     if (done) {
         frame_give_changed(frame);
-        op->status = PANDO_OK;
+        end_one(op, PANDO_OK);
     } else {
         frame_give(frame);
     }
@@ -255,7 +261,7 @@ static void get_records(struct batch *batch)
         struct engine_batch_op *op = lane->op;
         if (op->kind == ENGINE_BATCH_GET &&
             pair_cache_get(records, op->key, op->buffer, op->capacity, &op->size, &lane->token))
-            op->status = PANDO_OK;
+            end_one(op, PANDO_OK);
         else
             go_on(batch, i, &left);
     }
@@ -309,12 +315,12 @@ void dex_batch_co(struct engine *engine, struct engine_batch_op *ops, size_t cou
     if (batch.scratch != NULL)
         dex_scratch_give(self, batch.scratch);
     for (size_t i = 0; i < count; i++)
-        done += ops[i].status != PANDO_AGAIN;
+        done += ops[i].done;
     owners_count_operations(&self->owners, done);
     enum pando_status status = done > 0 ? dex_await_durable_co(self, batch.end) : PANDO_OK;
     owners_leave(&self->owners, &guard);
     for (size_t i = 0; i < count && status != PANDO_OK; i++) {
-        if (ops[i].status != PANDO_AGAIN)
+        if (ops[i].done)
             ops[i].status = ops[i].kind == ENGINE_BATCH_PUT ? PANDO_UNKNOWN : status;
     }
 }
