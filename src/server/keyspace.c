@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "server/resp/number.h"
+#include "server/tries.h"
 
 /* ---- databases ------------------------------------------------------------------------------- */
 
@@ -231,7 +232,7 @@ static struct store_change edit_change(void *context, const struct slice *old)
 enum pando_status edit_long_co(struct edit *edit)
 {
     enum pando_status status = PANDO_STALE;
-    for (int i = 0; i < LONG_TRIES && status == PANDO_STALE; i++) {
+    for (int i = 0; i < TRIES_TO_CHANGE && status == PANDO_STALE; i++) {
         reply_rewind(edit->call->reply, edit->mark);
         status = edit->long_co(edit);
     }

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/tries.h"
+
 enum { PIECE_BYTES = STORE_PART_USUAL };
 
 enum pando_status long_look_co(struct store_table *table, struct slice key, struct long_look *look)
@@ -177,7 +179,7 @@ enum pando_status long_remove_co(struct store_table *table, struct slice key, bo
     struct long_look look;
     enum pando_status status = PANDO_STALE;
     *removed = false;
-    for (int i = 0; i < LONG_TRIES && status == PANDO_STALE; i++) {
+    for (int i = 0; i < TRIES_TO_CHANGE && status == PANDO_STALE; i++) {
         status = long_look_co(table, key, &look);
         if (status != PANDO_OK || !look.there || (only_expired && look.found))
             return status;

@@ -9,8 +9,6 @@
 
 #include "server/keyspace.h"
 
-enum { LONG_TRIES = 16 }; /* of a change that others are in the way of */
-
 /* Whether a word of this call is a long one; it has no bytes. */
 static inline bool call_is_long(const struct command_call *call, size_t index)
 {

@@ -8,8 +8,9 @@
 
 #include "server/long.h"
 #include "server/resp/number.h"
+#include "server/tries.h"
 
-enum { FIRST_ROOM = 1024, READ_TRIES = 8, MOVE_TRIES = 16 };
+enum { FIRST_ROOM = 1024 };
 
 /* Bytes as they are stored, header and all. */
 struct stored {
@@ -23,7 +24,7 @@ static enum pando_status fetch_co(struct store_table *table, struct slice key, s
     size_t capacity = FIRST_ROOM;
     struct value value;
 
-    for (int i = 0; i < READ_TRIES; i++) {
+    for (int i = 0; i < TRIES_TO_READ; i++) {
         uint8_t *bytes = realloc(out->bytes, capacity);
         if (bytes == NULL)
             return PANDO_NO_MEMORY;
@@ -97,7 +98,7 @@ static enum pando_status copy_long_once_co(const struct places *places, bool rem
 static enum pando_status copy_long_co(struct places places, bool remove, bool *done)
 {
     enum pando_status status = PANDO_STALE;
-    for (int i = 0; i < LONG_TRIES && status == PANDO_STALE; i++) {
+    for (int i = 0; i < TRIES_TO_CHANGE && status == PANDO_STALE; i++) {
         bool placed;
         status = copy_long_once_co(&places, remove, &placed);
         *done = placed;
@@ -113,7 +114,7 @@ static enum pando_status move_co(struct store_table *from, struct slice from_key
     struct stored stored = {0};
     enum pando_status status = PANDO_AGAIN;
 
-    for (int i = 0; i < MOVE_TRIES && status == PANDO_AGAIN; i++) {
+    for (int i = 0; i < TRIES_TO_CHANGE && status == PANDO_AGAIN; i++) {
         status = fetch_co(from, from_key, &stored);
         if (status != PANDO_OK)
             break;

@@ -9,6 +9,7 @@
 #include "server/keyspace.h"
 #include "server/parallel.h"
 #include "server/resp/pattern.h"
+#include "server/tries.h"
 #include "store/engines.h"
 
 enum {
@@ -16,9 +17,7 @@ enum {
     KEY_USUAL = 128,
     INLINE_USUAL = 128,
     GET_ROOM = 1024,
-    READ_TRIES = 8,
     STEP_PAIRS = 1024,
-    OPEN_MAX_TRIES = 2,
 };
 
 static const char PREFIX[] = "ri:";
@@ -270,7 +269,7 @@ static void get_co(struct command_call *call, struct store_table *table, struct 
     size_t room_size = GET_ROOM, size;
     enum pando_status status = PANDO_TIMEOUT;
 
-    for (int i = 0; i < READ_TRIES; i++) {
+    for (int i = 0; i < TRIES_TO_READ; i++) {
         uint8_t *room = reply_bulk_begin(call->reply, room_size);
         if (room == NULL)
             return;

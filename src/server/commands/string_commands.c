@@ -8,8 +8,9 @@
 #include "server/long.h"
 #include "server/net/outgoing.h"
 #include "server/resp/number.h"
+#include "server/tries.h"
 
-enum { GET_ROOM = 1024, READ_TRIES = 8 };
+enum { GET_ROOM = 1024 };
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -62,7 +63,7 @@ static enum pando_status read_value_co(struct command_call *call, struct slice k
 
     if (key.size > KEYSPACE_KEY_MAX || table == NULL)
         return PANDO_NOT_FOUND;
-    for (int i = 0; i < READ_TRIES && status == PANDO_STALE; i++) {
+    for (int i = 0; i < TRIES_TO_READ && status == PANDO_STALE; i++) {
         uint64_t skip, bytes;
         uint8_t *room = reply_bulk_begin(call->reply, GET_ROOM);
         if (room == NULL)

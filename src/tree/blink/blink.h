@@ -163,6 +163,10 @@ PANDO_MUST_CHECK enum pando_status blink_locate_co(struct blink *self, struct sl
                                                    uint8_t level, uint8_t *bytes,
                                                    fabric_address *address);
 
+/* Siblings that a search follows to the right before it begins again. Each is a split that what was
+ * read above does not know of: of so many at once only what is old, or damaged, knows nothing. */
+enum { BLINK_MOVES_RIGHT_MAX = 64 };
+
 /* What a node said that was reached for this target. */
 enum blink_fit { FIT, FIT_RIGHT /* go to its sibling */, FIT_NOT /* the cache misled */ };
 enum blink_fit blink_fits(const struct blink *self, const struct blink_target *target,

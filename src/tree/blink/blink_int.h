@@ -8,6 +8,10 @@
 #include "pool/intent.h"
 #include "tree/blink/blink.h"
 
+/* Nodes on a way from the root, down and to the right, that is gone without the cache: more than any
+ * sound tree needs. Damaged nodes may refer to each other in a circle. */
+enum { BLINK_WAY_MAX = 256 };
+
 /* unmerged.c: any thread. When there are too many to be remembered, all leaves are to be walked. */
 struct unmerged *unmerged_create(uint32_t key_max);
 void unmerged_destroy(struct unmerged *unmerged);

@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "tree/blink/blink_int.h"
 
-enum { MOVES_MAX = 256 };
 static const uint64_t SAY_AGAIN_NS = 10 * RT_NS_PER_S;
 
 void blink_key_text(struct slice key, char out[BLINK_KEY_TEXT])
@@ -74,7 +73,7 @@ static enum pando_status leads_to_co(struct blink *self, const struct blink_targ
     enum pando_status status = blink_root_co(self, true, &at);
 
     *leads = false;
-    for (int moves = 0; status == PANDO_OK && moves < MOVES_MAX; moves++) {
+    for (int moves = 0; status == PANDO_OK && moves < BLINK_WAY_MAX; moves++) {
         *leads = at == address;
         if (*leads || at == 0)
             return PANDO_OK;

@@ -9,8 +9,6 @@
 
 #include "tree/blink/blink_int.h"
 
-enum { MOVES_RIGHT_MAX = 64 };
-
 enum pando_status blink_link_co(struct blink *self, fabric_address address, const uint8_t *bytes)
 {
     uint64_t linked;
@@ -183,7 +181,7 @@ static struct step descend_co(struct blink *self, const struct blink_target *tar
     }
     if (target->level == 0)
         blink_count_own(expected_level == 0 ? &self->hits : &self->misses);
-    for (int moves = 0; moves < MOVES_RIGHT_MAX;) {
+    for (int moves = 0; moves < BLINK_MOVES_RIGHT_MAX;) {
         uint64_t read_ns = rt_coarse_ns();
         status = blink_read_linked_co(self, address, pointer_ns, bytes, header);
         if (status == PANDO_STALE)

@@ -24,7 +24,6 @@ enum {
     PATIENCE_LEASES = 3,
     SETTLE_LEASES = 12,
     DAMAGES_MAX = 16, /* then it has seen enough */
-    MOVES_MAX = 256,
     LEVELS_MAX = 32,
     TORN_LOOKS = 16,
     PAUSE_DOUBLINGS = 12,
@@ -151,7 +150,7 @@ static enum pando_status descend_co(struct walk *walk, int level, struct slice k
                                              .what = blink_bad_root};
         return PANDO_OK;
     }
-    for (int moves = 0; status == PANDO_OK && moves < MOVES_MAX; moves++) {
+    for (int moves = 0; status == PANDO_OK && moves < BLINK_WAY_MAX; moves++) {
         uint64_t read_ns = rt_coarse_ns();
         status = read_co(walk, address, pointer_ns, expected, bytes, header);
         if (status != PANDO_OK || walk->complaint.what != NULL)

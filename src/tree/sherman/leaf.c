@@ -562,10 +562,9 @@ static USUAL struct step lock_leaf_co(struct change *change, fabric_address addr
         .alone = on->alone,
         .work = on->adopt && (change->how & ENGINE_ANYWHERE) != 0 ? change : NULL,
     };
-    enum { MOVES_MAX = 64 };
     uint64_t pointer_ns = 0; /* when the address was the locked left neighbour's sibling */
 
-    for (int moves = 0; moves < MOVES_MAX; moves++) {
+    for (int moves = 0; moves < BLINK_MOVES_RIGHT_MAX; moves++) {
         enum pando_status status = blink_lock_with_co(&self->blink, address, change->scratch->node,
                                                       &options, &change->lock);
         if (status != PANDO_OK || change->lock.local.done)
