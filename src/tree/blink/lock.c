@@ -135,35 +135,31 @@ static enum pando_status take_global_co(struct blink *self, struct blink_lock *l
     return status;
 }
 
-static enum pando_status lock_co(struct blink *self, bool alone, uint8_t *bytes, void *work,
-                                 struct blink_lock *lock)
+enum pando_status blink_lock_with_co(struct blink *self, fabric_address node, uint8_t *bytes,
+                                     const struct blink_lock_options *options,
+                                     struct blink_lock *lock)
 {
     struct blink_tree *tree = self->tree;
     uint64_t deadline_ns = 0;
 
+    enum pando_status status = lock_init(self, node, lock);
+    if (status != PANDO_OK)
+        return status;
     if (tree->on.hierarchical) {
-        struct local_lock_offer offer = {.bytes = bytes, .node = lock->node, .work = work};
-        enum pando_status status = local_lock_take_co(tree->locks, lock->global.address,
-                                                      &deadline_ns, &offer, &lock->local);
+        struct local_lock_offer offer = {.bytes = bytes, .node = node, .work = options->work};
+        status = local_lock_take_co(tree->locks, lock->global.address, &deadline_ns, &offer,
+                                    &lock->local);
         if (status != PANDO_OK || lock->local.done)
             return status;
     }
-    return take_global_co(self, lock, alone, deadline_ns, bytes);
+    return take_global_co(self, lock, options->alone, deadline_ns, bytes);
 }
 
 enum pando_status blink_lock_co(struct blink *self, fabric_address node, uint8_t *bytes,
                                 struct blink_lock *lock)
 {
-    enum pando_status status = lock_init(self, node, lock);
-    return status == PANDO_OK ? lock_co(self, false, bytes, NULL, lock) : status;
-}
-
-enum pando_status blink_lock_with_co(struct blink *self, fabric_address node, uint8_t *bytes,
-                                     const struct blink_lock_options *options,
-                                     struct blink_lock *lock)
-{
-    enum pando_status status = lock_init(self, node, lock);
-    return status == PANDO_OK ? lock_co(self, options->alone, bytes, options->work, lock) : status;
+    static const struct blink_lock_options usual = {0};
+    return blink_lock_with_co(self, node, bytes, &usual, lock);
 }
 
 enum pando_status blink_try_lock_co(struct blink *self, fabric_address node,

@@ -455,7 +455,7 @@ static bool as_expected(const struct change *change)
     }
 }
 
-/* The same of a swap, whose answer is kept. */
+/* What a swap wants of the leaf; its answer is kept. */
 static RARE void decide_swap(struct change *change, int *what, struct node_entry *entry)
 {
     const struct engine_swap *swap = change->swap;
