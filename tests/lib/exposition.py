@@ -77,3 +77,11 @@ def parse(text):
     for name, (kind, samples) in families.items():
         check_family(name, kind, samples)
     return result
+
+
+def waiting_bytes(samples):
+    """Of a pool, by the metrics of a server or a memory node: bytes that nobody uses and nobody may use yet, because
+    they wait for their grace period or are in a process's hands. None: it does not tell."""
+    found = [value for (name, labels), value in samples.items()
+             if name == "pando_pool_use_bytes" and dict(labels)["use"] in ("waiting", "held")]
+    return sum(found) if found else None
