@@ -24,8 +24,8 @@
  * return. What was acknowledged is not lost when clients die. Nothing spans keys: batches, iterators and
  * prefix deletes are many operations, not transactions or snapshots.
  *
- * Threads. Pools and tables may be used by all threads at once. Iterators and queues are used by one thread
- * at a time. A call blocks its thread until it is done; each thread gets a connection of its own with its
+ * Threads. Pools and tables may be used by all threads at once. Iterators, writers and queues are used by one
+ * thread at a time. A call blocks its thread until it is done; each thread gets a connection of its own with its
  * first call (up to PANDO_THREADS_MAX per pool), and gives it up when it ends or the pool is closed. No function
  * but pando_error_text may be called from inside a callback of this library: PANDO_INVALID.
  *
@@ -49,7 +49,7 @@
  *   PANDO_NO_MEMORY              of this process.
  *   PANDO_INVALID                NULL where something is needed, a handle of before a fork, a call from
  *                                inside a callback.
- *   PANDO_AGAIN                  PANDO_THREADS_MAX threads use the pool already.
+ *   PANDO_AGAIN                  PANDO_THREADS_MAX threads, queues and writers use the pool already.
  *   PANDO_CORRUPT                bytes in the pool that fail their check.
  * and of functions with a table:
  *   PANDO_NOT_FOUND              the table was dropped (pando_table_dropped tells that from a missing key).
@@ -103,7 +103,7 @@ enum pando_status {
 #define PANDO_API __attribute__((visibility("default")))
 
 enum {
-    PANDO_THREADS_MAX = 256,             /* threads and queues that use a pool at the same time */
+    PANDO_THREADS_MAX = 256,             /* threads, queues and writers that use a pool at a time */
     PANDO_TABLES_MAX = 16384,            /* table handles open on a pool at the same time */
     PANDO_KEY_MAX = 1024,                /* bytes */
     PANDO_VALUE_MAX = 512 * 1024 * 1024, /* bytes */
@@ -113,6 +113,7 @@ enum {
 
 struct pando_pool;
 struct pando_table;
+struct pando_writer;
 struct pando_iterator;
 struct pando_queue;
 
@@ -172,8 +173,8 @@ PANDO_API PANDO_MUST_CHECK enum pando_status pando_open(const struct pando_optio
                                                         struct pando_pool **out, char *error,
                                                         size_t error_bytes);
 
-/* Leaves the pool and frees it and all that threads keep for it; NULL is OK. BUSY: a table, iterator or
- * queue is still open, or another thread is inside a call; then nothing is changed. Afterwards the handle
+/* Leaves the pool and frees it and all that threads keep for it; NULL is OK. BUSY: a table, iterator, queue
+ * or writer is still open, or another thread is inside a call; then nothing is changed. Afterwards the handle
  * is gone: to use it again is an error like using freed memory. May be called by any thread. */
 PANDO_API PANDO_MUST_CHECK enum pando_status pando_close(struct pando_pool *pool);
 
@@ -216,7 +217,7 @@ pando_table_create(struct pando_pool *pool, const char *name,
 PANDO_API PANDO_MUST_CHECK enum pando_status
 pando_table_open(struct pando_pool *pool, const char *name, struct pando_table **out);
 
-/* NULL is OK. No call on it is under way, and no iterator or operation of a queue uses it: BUSY. */
+/* NULL is OK. No call on it is under way, and no iterator, writer or operation of a queue uses it: BUSY. */
 PANDO_API PANDO_MUST_CHECK enum pando_status pando_table_close(struct pando_table *table);
 
 /* Everybody's handles of it are useless from then on, in all processes, and its memory comes back. Others may
@@ -307,6 +308,45 @@ PANDO_API PANDO_MUST_CHECK enum pando_status pando_modify(struct pando_table *ta
 PANDO_API PANDO_MUST_CHECK enum pando_status pando_add(struct pando_table *table, const void *key,
                                                        size_t key_size, int64_t addend,
                                                        int64_t *sum);
+
+/* ---- values in pieces ------------------------------------------------------------------------ */
+
+/* A value that its writer does not have in memory whole (pando_get_part reads such):
+ *
+ *   pando_writer_open(table, "film", 4, 400000000, &writer)
+ *   while (...) pando_writer_add(writer, piece, size)      in order, of any sizes
+ *   pando_writer_commit(writer, 0)
+ *   pando_writer_close(writer)
+ *
+ * The pieces go to the pool as they come; a writer holds up to 256 KiB of them, however long the value is. Nobody
+ * sees any of it before the commit, which makes the whole of it the key's value in one atomic step, as pando_put
+ * does; until then the key has its old value, and others may change it. Memory of the pool that was written and
+ * not committed comes back when the writer is closed, or when its process ends or dies.
+ *
+ * A writer is used by one thread at a time, and not always by the same. It takes one of the pool's
+ * PANDO_THREADS_MAX if the value has more than 256 KiB. Its table stays open as long as it. */
+
+/* All of the value's bytes are announced. *out is the caller's, to be closed with pando_writer_close; nothing of
+ * the key is kept. FULL: the pool could not hold it if it were empty, or has nothing left. */
+PANDO_API PANDO_MUST_CHECK enum pando_status pando_writer_open(struct pando_table *table,
+                                                               const void *key, size_t key_size,
+                                                               uint64_t value_size,
+                                                               struct pando_writer **out);
+
+/* The next bytes, which are read during the call only. INVALID: NULL, or more than were announced; nothing was
+ * taken. After any other failure the writer can only be closed, to write the value again: FULL: the pool has no
+ * memory left; TIMEOUT also when this process has lost its membership since it opened the writer. */
+PANDO_API PANDO_MUST_CHECK enum pando_status pando_writer_add(struct pando_writer *writer,
+                                                              const void *bytes, size_t size);
+
+/* Puts the value: if condition is 0 in any case, otherwise as pando_put_if does (EXISTS, NOT_FOUND). INVALID: bytes
+ * are missing. After OK and UNKNOWN the writer can only be closed; after another failure it may be tried again,
+ * but for TIMEOUT that does not end: then the process has lost its membership, and nothing was changed. */
+PANDO_API PANDO_MUST_CHECK enum pando_status pando_writer_commit(struct pando_writer *writer,
+                                                                 enum pando_condition condition);
+
+/* Gives back what was not committed; NULL is OK. May be called by any thread. */
+PANDO_API void pando_writer_close(struct pando_writer *writer);
 
 /* ---- many keys ------------------------------------------------------------------------------- */
 

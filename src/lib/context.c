@@ -114,15 +114,19 @@ static void close_task(void *arg)
     context_close_co(context);
 }
 
-void contexts_destroy(void *value)
+void context_destroy(struct context *context)
 {
-    struct context *context = value;
     struct rt_loop *loop = context->loop;
-    if (context->pool->forks != rt_forks())
-        return; /* the parent's */
     /* Without memory for a stack it stays; there is nothing else to be done. */
     if (rt_loop_call(loop, close_task, context) == PANDO_OK)
         rt_loop_destroy(loop);
+}
+
+void contexts_destroy(void *value)
+{
+    struct context *context = value;
+    if (context->pool->forks == rt_forks()) /* else it is the parent's */
+        context_destroy(context);
 }
 
 struct context *context_of_thread(const struct pando_pool *pool)
@@ -130,7 +134,7 @@ struct context *context_of_thread(const struct pando_pool *pool)
     return rt_local_get(pool->contexts);
 }
 
-static enum pando_status context_enter(struct pando_pool *pool, struct context **out)
+enum pando_status context_create(struct pando_pool *pool, struct context **out)
 {
     struct entry entry = {.pool = pool};
     struct rt_loop *loop = rt_loop_create();
@@ -143,11 +147,21 @@ static enum pando_status context_enter(struct pando_pool *pool, struct context *
         rt_loop_destroy(loop);
         return status;
     }
-    status = rt_local_set(pool->contexts, entry.context);
+    *out = entry.context;
+    return PANDO_OK;
+}
+
+static enum pando_status context_enter(struct pando_pool *pool, struct context **out)
+{
+    struct context *context;
+    enum pando_status status = context_create(pool, &context);
     if (status != PANDO_OK)
-        contexts_destroy(entry.context);
+        return status;
+    status = rt_local_set(pool->contexts, context);
+    if (status != PANDO_OK)
+        context_destroy(context);
     else
-        *out = entry.context;
+        *out = context;
     return status;
 }
 
@@ -182,18 +196,24 @@ static void library_call_task(void *arg)
 
 enum pando_status call_run(struct library_call *call)
 {
-    struct running running = {.call = call};
-    enum pando_status status = PANDO_OK;
+    struct context *context = context_of_thread(call->pool);
     call->error[0] = '\0';
-    call->context = context_of_thread(call->pool);
-    if (call->context == NULL) {
-        status = context_enter(call->pool, &call->context);
+    if (context == NULL) {
+        enum pando_status status = context_enter(call->pool, &context);
         if (status != PANDO_OK)
             return failure_keep(call, status);
     }
-    atomic_store_explicit(&call->context->inside, true, memory_order_relaxed);
-    status = rt_loop_call(call->context->loop, library_call_task, &running);
-    atomic_store_explicit(&call->context->inside, false, memory_order_release);
+    return call_run_on(call, context);
+}
+
+enum pando_status call_run_on(struct library_call *call, struct context *context)
+{
+    struct running running = {.call = call};
+    call->error[0] = '\0';
+    call->context = context;
+    atomic_store_explicit(&context->inside, true, memory_order_relaxed);
+    enum pando_status status = rt_loop_call(context->loop, library_call_task, &running);
+    atomic_store_explicit(&context->inside, false, memory_order_release);
     if (status == PANDO_OK)
         status = running.status;
     return status == PANDO_OK ? status : failure_keep(call, status);

@@ -162,7 +162,7 @@ static const char *explain(const struct failure *failure)
     case PANDO_STALE:
         return "stale: the value is not the expected one; get it, and decide again";
     case PANDO_AGAIN:
-        return "256 threads and queues use the pool, which is the most: let one end first";
+        return "256 threads, queues and writers use the pool, which is the most: let one end first";
     case PANDO_FULL:
         return "pool is full: delete something, or use a larger pool";
     case PANDO_NO_MEMORY:

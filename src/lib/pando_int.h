@@ -3,7 +3,8 @@
  *
  * A *context* is what one user of a pool needs to run operations: a loop, a store thread, and the tables it
  * has met. Every thread that calls has one, with a loop that is run during its calls only; every queue has
- * one on a thread of its own. Between calls a context is paused: it holds no lock and owes nobody an answer.
+ * one on a thread of its own; every writer of a long value has one, whose loop runs during the writer's
+ * calls. Between calls a context is paused: it holds no lock and owes nobody an answer.
  */
 #ifndef LIB_PANDO_INT_H
 #define LIB_PANDO_INT_H
@@ -26,7 +27,7 @@ struct pando_pool {
 
     struct rt_latch latch; /* all below */
     struct list context_list;
-    unsigned context_count, iterators, queues;
+    unsigned context_count, iterators, queues, writers;
     struct pando_table *tables[PANDO_TABLES_MAX];
     unsigned table_next; /* no index below is free */
     uint64_t table_serial;
@@ -39,7 +40,7 @@ struct pando_table {
     char name[PANDO_NAME_MAX];
     uint64_t number;
     struct store_shape shape;
-    atomic_uint users; /* iterators, operations in queues */
+    atomic_uint users; /* iterators, writers, operations in queues */
     atomic_bool dropped;
 };
 
@@ -87,6 +88,9 @@ struct library_call {
 /* Runs a call on the calling thread's context, of a pool that is usable; keeps its failure. */
 PANDO_MUST_CHECK enum pando_status call_run(struct library_call *call);
 
+/* The same on another context of the pool, which nobody else uses meanwhile. */
+PANDO_MUST_CHECK enum pando_status call_run_on(struct library_call *call, struct context *context);
+
 /* context.c */
 PANDO_MUST_CHECK enum pando_status context_open_co(struct pando_pool *pool, struct rt_loop *loop,
                                                    struct context **out);
@@ -98,6 +102,10 @@ PANDO_MUST_CHECK enum pando_status context_table_co(struct context *context,
                                                     struct store_table **out, char *error,
                                                     size_t error_bytes);
 void contexts_destroy(void *context); /* a thread ended, or the pool is closed */
+
+/* One with a loop of its own, that any thread may run calls on, one at a time. */
+PANDO_MUST_CHECK enum pando_status context_create(struct pando_pool *pool, struct context **out);
+void context_destroy(struct context *context);
 
 /* The calling thread's context; NULL if it has none. */
 struct context *context_of_thread(const struct pando_pool *pool);

@@ -191,13 +191,14 @@ enum pando_status pando_open(const struct pando_options *given, struct pando_poo
 
 /* What is still open, and other threads inside a call. */
 struct use {
-    unsigned tables, iterators, queues, calls;
+    unsigned tables, iterators, queues, writers, calls;
 };
 
 static struct use use_of(struct pando_pool *pool)
 {
     rt_latch_lock(&pool->latch);
-    struct use use = {.iterators = pool->iterators, .queues = pool->queues};
+    struct use use = {
+        .iterators = pool->iterators, .queues = pool->queues, .writers = pool->writers};
     for (unsigned i = 0; i < PANDO_TABLES_MAX; i++)
         use.tables += pool->tables[i] != NULL;
     list_for_each (link, &pool->context_list)
@@ -214,11 +215,11 @@ enum pando_status pando_close(struct pando_pool *pool)
     if (status != PANDO_OK)
         return status;
     struct use use = use_of(pool);
-    if (use.tables + use.iterators + use.queues + use.calls > 0)
+    if (use.tables + use.iterators + use.queues + use.writers + use.calls > 0)
         return failure_say(pool, PANDO_BUSY,
-                           "cannot close the pool: %u tables, %u iterators and %u queues are open, "
-                           "and %u threads inside a call; close them first",
-                           use.tables, use.iterators, use.queues, use.calls);
+                           "cannot close the pool: %u tables, %u iterators, %u queues and %u "
+                           "writers are open, and %u threads inside a call; close them first",
+                           use.tables, use.iterators, use.queues, use.writers, use.calls);
     /* The contexts first: the store is closed without threads. */
     rt_local_destroy(pool->contexts);
     pool->contexts = NULL;

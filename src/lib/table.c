@@ -257,10 +257,11 @@ enum pando_status pando_table_close(struct pando_table *table)
         return status;
     unsigned users = atomic_load(&table->users);
     if (users > 0)
-        return failure_say(table->pool, PANDO_BUSY,
-                           "cannot close the table '%s': %u iterators or operations of queues use "
-                           "it; close or poll these first",
-                           table->name, users);
+        return failure_say(
+            table->pool, PANDO_BUSY,
+            "cannot close the table '%s': %u iterators, writers or operations of queues "
+            "use it; close or poll these first",
+            table->name, users);
     rt_latch_lock(&table->pool->latch);
     table->pool->tables[table->index] = NULL;
     if (table->index < table->pool->table_next)

@@ -13,12 +13,13 @@
 
 #define TEXT(text) (text), sizeof(text) - 1
 
-enum { FUNCTIONS_MAX = 64 };
+enum { FUNCTIONS_MAX = 64, WRITTEN = 1000000 };
 
 static struct pando_pool *pool;
 static struct pando_table *table, *small, *dropped; /* small: keys of 4 bytes, values of 2 */
 static struct pando_iterator *iterator;
 static struct pando_queue *queue;
+static struct pando_writer *writer; /* of a long value */
 static uint8_t large[2000];
 
 /* Functions whose failures were looked at, and statuses. */
@@ -111,8 +112,9 @@ static void test_tables(void)
     FAILS(pool, pando_table_drop(pool, NULL), PANDO_INVALID, "drop", "name is NULL");
     FAILS(pool, pando_table_list(pool, infos, 1, NULL), PANDO_INVALID, "list", "NULL");
     FAILS(pool, pando_table_list(pool, NULL, 1, &count), PANDO_INVALID, "list", "NULL");
-    FAILS(pool, pando_table_close(table), PANDO_BUSY, "'t'", "1 iterators");
-    FAILS(pool, pando_close(pool), PANDO_BUSY, "3 tables, 1 iterators and 1 queues", "close them");
+    FAILS(pool, pando_table_close(table), PANDO_BUSY, "'t'", "2 iterators");
+    FAILS(pool, pando_close(pool), PANDO_BUSY, "3 tables, 1 iterators, 1 queues and 1 writers",
+          "close them");
 }
 
 /* ---- one key --------------------------------------------------------------------------------- */
@@ -223,6 +225,35 @@ static void test_many(void)
           "dropped");
 }
 
+/* ---- values in pieces ------------------------------------------------------------------------ */
+
+static void test_writers(void)
+{
+    struct pando_writer *one;
+    FAILS(pool, pando_writer_open(table, NULL, 1, 9, &one), PANDO_INVALID, "'t'", "key is NULL");
+    FAILS(pool, pando_writer_open(table, TEXT("k"), 9, NULL), PANDO_INVALID, "'t'", "is NULL");
+    FAILS(pool, pando_writer_open(table, large, 2000, 9, &one), PANDO_TOO_LARGE, "'t'", "1024");
+    FAILS(pool, pando_writer_open(table, TEXT("k"), PANDO_VALUE_MAX + 1, &one), PANDO_TOO_LARGE,
+          "'t'", "divide it");
+    FAILS(pool, pando_writer_open(table, TEXT("k"), PANDO_VALUE_MAX, &one), PANDO_FULL, "'t'",
+          "larger pool");
+    FAILS(pool, pando_writer_open(small, TEXT("abcd"), WRITTEN, &one), PANDO_INVALID, "'small'",
+          "all values of the table have 2");
+    FAILS(pool, pando_writer_open(dropped, TEXT("k"), WRITTEN, &one), PANDO_NOT_FOUND, "'dropped'",
+          "was dropped");
+    FAILS(pool, pando_writer_add(writer, NULL, 1), PANDO_INVALID, "'t'", "piece is NULL");
+    FAILS(pool, pando_writer_add(writer, large, WRITTEN + 1), PANDO_INVALID, "'t'", "too many");
+    FAILS(pool, pando_writer_commit(writer, 0), PANDO_INVALID, "'t'", "1000000 bytes are missing");
+    FAILS(pool, pando_writer_commit(writer, 7), PANDO_INVALID, "'t'", "7 is no condition");
+
+    CHECK_OK(pando_writer_open(table, "k", 1, 1, &one));
+    CHECK_OK(pando_writer_add(one, "v", 1));
+    FAILS(pool, pando_writer_commit(one, PANDO_IF_ABSENT), PANDO_EXISTS, "'t'", "key is there");
+    CHECK_OK(pando_writer_commit(one, PANDO_IF_PRESENT));
+    FAILS(pool, pando_writer_commit(one, 0), PANDO_INVALID, "'t'", "has been committed");
+    pando_writer_close(one);
+}
+
 /* ---- iterators, queues, counters ------------------------------------------------------------- */
 
 static void test_iterators(void)
@@ -330,14 +361,16 @@ static void test_counters(void)
 struct any {
     const char *name;
     enum pando_status (*call)(struct pando_pool *pool, struct pando_table *table,
-                              struct pando_iterator *iterator, struct pando_queue *queue);
+                              struct pando_iterator *iterator, struct pando_queue *queue,
+                              struct pando_writer *writer);
 };
 
 #define ANY(function, ...)                                                                         \
     static enum pando_status any_##function(struct pando_pool *p, struct pando_table *t,           \
-                                            struct pando_iterator *i, struct pando_queue *q)       \
+                                            struct pando_iterator *i, struct pando_queue *q,       \
+                                            struct pando_writer *w)                                \
     {                                                                                              \
-        (void)p, (void)t, (void)i, (void)q;                                                        \
+        (void)p, (void)t, (void)i, (void)q, (void)w;                                               \
         return function(__VA_ARGS__);                                                              \
     }
 
@@ -351,6 +384,7 @@ static enum pando_change keep(void *context, const struct pando_slice *old,
 static struct pando_table *out_table;
 static struct pando_iterator *out_iterator;
 static struct pando_queue *out_queue;
+static struct pando_writer *out_writer;
 static void *out_value;
 static size_t out_size;
 static unsigned out_count;
@@ -373,6 +407,9 @@ ANY(pando_compare_and_put, t, "k", 1, "v", 1, "v", 1)
 ANY(pando_delete, t, "k", 1)
 ANY(pando_modify, t, "k", 1, keep, NULL)
 ANY(pando_add, t, "m", 1, 1, NULL)
+ANY(pando_writer_open, t, "k", 1, WRITTEN, &out_writer)
+ANY(pando_writer_add, w, large, WRITTEN + 1)
+ANY(pando_writer_commit, w, 0)
 ANY(pando_multi_get, t, &one_get, 1)
 ANY(pando_write_batch, t, &one_put, 1)
 ANY(pando_delete_prefix, t, "b", 1, NULL)
@@ -412,6 +449,9 @@ static const struct any functions[] = {
     ENTRY(pando_delete),
     ENTRY(pando_modify),
     ENTRY(pando_add),
+    ENTRY(pando_writer_open),
+    ENTRY(pando_writer_add),
+    ENTRY(pando_writer_commit),
     ENTRY(pando_multi_get),
     ENTRY(pando_write_batch),
     ENTRY(pando_delete_prefix),
@@ -442,7 +482,7 @@ static void test_null_handles(void)
         if (any->call == any_pando_close || any->call == any_pando_table_close)
             continue; /* OK */
         poison(pool);
-        CHECK_STATUS(any->call(NULL, NULL, NULL, NULL), PANDO_INVALID);
+        CHECK_STATUS(any->call(NULL, NULL, NULL, NULL, NULL), PANDO_INVALID);
         check_text(pool, any->name, any->name, __LINE__);
         check_text(pool, any->name, " is NULL", __LINE__);
         check_text(NULL, any->name, any->name, __LINE__);
@@ -456,7 +496,7 @@ static enum pando_change call_all(void *context, const struct pando_slice *old,
 {
     (void)context, (void)old, (void)value;
     for (int i = 0; i < FUNCTIONS; i++) {
-        CHECK_STATUS(functions[i].call(pool, table, iterator, queue), PANDO_INVALID);
+        CHECK_STATUS(functions[i].call(pool, table, iterator, queue, writer), PANDO_INVALID);
         check_text(pool, functions[i].name, "from inside a callback", __LINE__);
     }
     return PANDO_KEEP;
@@ -479,7 +519,7 @@ static void test_child(void)
     CHECK(child >= 0);
     if (child == 0) {
         for (int i = 0; i < FUNCTIONS; i++) {
-            if (functions[i].call(pool, table, iterator, queue) != PANDO_INVALID ||
+            if (functions[i].call(pool, table, iterator, queue, writer) != PANDO_INVALID ||
                 strstr(pando_error_text(pool), "before a fork()") == NULL)
                 _exit(1 + i);
         }
@@ -586,7 +626,7 @@ static void one_function(const struct any *any, bool fresh)
             poison(pool);
         allocations_failed = 0;
         allocations_left = left;
-        enum pando_status status = any->call(pool, table, iterator, queue);
+        enum pando_status status = any->call(pool, table, iterator, queue, writer);
         allocations_left = -1;
         if (status == PANDO_OK && any->call == any_pando_get_copy)
             pando_free(out_value);
@@ -596,6 +636,8 @@ static void one_function(const struct any *any, bool fresh)
             pando_iterator_close(out_iterator);
         if (status == PANDO_OK && any->call == any_pando_queue_open)
             pando_queue_close(out_queue);
+        if (status == PANDO_OK && any->call == any_pando_writer_open)
+            pando_writer_close(out_writer);
         if (allocations_failed == 0)
             return;
         if (status == PANDO_NO_MEMORY) {
@@ -1016,9 +1058,11 @@ int main(void)
     CHECK_OK(pando_table_drop(pool, "dropped"));
     CHECK_OK(pando_iterator_open(table, NULL, &iterator));
     CHECK_OK(pando_queue_open(pool, 2, &queue));
+    CHECK_OK(pando_writer_open(table, "w", 1, WRITTEN, &writer));
     test_tables();
     test_reads();
     test_writes();
+    test_writers();
     test_many();
     test_iterators();
     test_queues();
@@ -1033,6 +1077,7 @@ int main(void)
     test_remote_node();
     test_complete();
     test_statuses();
+    pando_writer_close(writer);
     pando_queue_close(queue);
     pando_iterator_close(iterator);
     CHECK_OK(pando_table_close(table));

@@ -1,6 +1,6 @@
 /*
- * A value of PANDO_VALUE_MAX, put whole and read by parts, in a pool of another process: what the library needs for it
- * beside the caller's memory is bounded.
+ * A value of PANDO_VALUE_MAX, put whole and in pieces, and read by parts, in a pool of another process: what the library
+ * needs for it beside the caller's memory is bounded.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -139,6 +139,41 @@ static void put_whole(struct pando_table *table)
     free(value);
 }
 
+static enum pando_status write_pieces(struct pando_writer *writer, uint8_t *piece)
+{
+    enum pando_status status = PANDO_OK;
+    for (uint64_t at = 0; at < PANDO_VALUE_MAX && status == PANDO_OK; at += PART) {
+        uint64_t left = PANDO_VALUE_MAX - at;
+        size_t bytes = left < PART ? (size_t)left : PART;
+        for (uint64_t i = 0; i < bytes; i++)
+            piece[i] = byte_at(at + i);
+        status = pando_writer_add(writer, piece, bytes);
+    }
+    return status;
+}
+
+static void put_pieces(struct pando_table *table)
+{
+    struct pando_writer *writer;
+    uint8_t *piece = malloc(PART);
+    CHECK(piece != NULL);
+    peak_reset();
+    enum pando_status status = PANDO_FULL;
+    for (int i = 0; status == PANDO_FULL && i < PATIENCE_S; i++) {
+        if (i > 0)
+            sleep(1);
+        CHECK_OK(pando_writer_open(table, "k", 1, PANDO_VALUE_MAX, &writer));
+        status = write_pieces(writer, piece);
+        if (status != PANDO_OK)
+            pando_writer_close(writer);
+    }
+    CHECK_OK(status);
+    CHECK_OK(pando_writer_commit(writer, 0));
+    pando_writer_close(writer);
+    peak_check("put in pieces", PART);
+    free(piece);
+}
+
 static void get_parts(struct pando_table *table)
 {
     uint8_t *part = malloc(PART);
@@ -176,6 +211,9 @@ int main(void)
         CHECK_OK(pando_table_create(pool, "t", &shape));
         CHECK_OK(pando_table_open(pool, "t", &table));
         put_whole(table);
+        get_parts(table);
+        CHECK_OK(pando_delete(table, "k", 1));
+        put_pieces(table);
         get_parts(table);
         CHECK_OK(pando_delete(table, "k", 1));
         CHECK_OK(pando_table_close(table));
