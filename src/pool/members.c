@@ -407,6 +407,9 @@ static void check_heartbeat_co(struct monitor *monitor, uint16_t member, uint64_
                                 ? watch->lease_ns
                                 : 0;
         *watch = (struct watch){.word = word, .since_ns = now_ns, .lease_ns = lease_ns};
+        if (former.incarnation == beat.incarnation && beat.state == POOL_ALIVE)
+            pool_uncallable_say_co(monitor->pool->own,
+                                   (struct fabric_identity){member, beat.incarnation});
     }
     if (beat.state != POOL_FREE && member != monitor->pool->identity.member &&
         due_co(monitor, member))

@@ -72,11 +72,16 @@ PANDO_MUST_CHECK enum pando_status pool_answer_self_co(struct pool_session *sess
 /* wishes.c: grants what others have wished of this member. */
 void pool_wishes_serve_co(struct pool *pool);
 
+/* The heartbeat of a member has moved: says once, until it answers again, if it could not be called before. */
+void pool_uncallable_say_co(struct pool_session *session, struct fabric_identity member);
+
 /* A member has answered a call: when it cannot be called again that is said again. Any thread. */
 static inline void pool_wish_over(struct pool *pool, uint16_t member)
 {
     if (atomic_load_explicit(&pool->uncallable[member], memory_order_relaxed) != 0)
         atomic_store(&pool->uncallable[member], 0);
+    if (atomic_load_explicit(&pool->unsaid[member], memory_order_relaxed) != 0)
+        atomic_store(&pool->unsaid[member], 0);
 }
 
 /* peers.c */

@@ -444,8 +444,9 @@ PANDO_MUST_CHECK enum pando_status pool_call_co(struct pool_session *session,
                                                 uint32_t reply_capacity, uint32_t *reply_size);
 
 /* Tells a member that cannot be called that this one wants what it has of a table: it gets a call with this method, from
- * this member and with an empty body, within a part of a lease. That may get lost. The log says so the first time, and
- * again if the member has answered a call since. */
+ * this member and with an empty body, within a part of a lease. That may get lost. The log says so the first time, when
+ * the member's heartbeat shows that it lives, and again if it has answered a call since: as an error if it says where it
+ * can be called. */
 enum { POOL_WISH_METHOD = 0xffff };
 void pool_wish_co(struct pool_session *session, struct fabric_identity member, uint16_t table);
 

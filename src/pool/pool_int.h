@@ -76,6 +76,7 @@ struct pool {
 
     /* Of each member, the incarnation of which was said that it cannot be called, and one more; 0: none. */
     _Atomic uint32_t uncallable[POOL_MEMBERS];
+    _Atomic uint64_t unsaid[POOL_MEMBERS]; /* wishes.c: of whom that is to be said */
 
     /* answers.c */
     struct fabric_answerer answerer;

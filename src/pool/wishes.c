@@ -14,22 +14,39 @@
 #include "pool/members_int.h"
 #include "pool/pool_int.h"
 
-/* Once, until it answers again. Of one that is not there any more nothing is said. */
-static void say_uncallable_co(struct pool_session *session, struct fabric_identity member,
-                              uint16_t table)
+/* What is to be said of a member that was wished something of, when its heartbeat shows that it lives. One that
+ * has just died does not answer either. */
+static uint64_t unsaid_pack(struct fabric_identity member, uint16_t table)
 {
-    _Atomic uint32_t *said = &session->pool->uncallable[member.member];
+    return (uint64_t)table << 32 | (member.incarnation + UINT32_C(1));
+}
+
+void pool_uncallable_say_co(struct pool_session *session, struct fabric_identity member)
+{
+    struct pool *pool = session->pool;
+    uint64_t unsaid = atomic_load_explicit(&pool->unsaid[member.member], memory_order_relaxed);
     uint32_t incarnation = member.incarnation + UINT32_C(1);
     struct pool_record record;
-    if (atomic_load(said) == incarnation)
+    if ((uint32_t)unsaid != incarnation)
         return;
+    atomic_store(&pool->unsaid[member.member], 0);
+    if (atomic_load(&pool->uncallable[member.member]) == incarnation)
+        return; /* until it answers again */
     enum pando_status status = pool_locate_co(session, member, &record);
-    if ((status != PANDO_OK && status != PANDO_UNSUPPORTED) ||
-        atomic_exchange(said, incarnation) == incarnation)
+    if (status != PANDO_OK && status != PANDO_UNSUPPORTED)
         return;
-    log_warn("cannot call a member: asking it through the pool to give its keys away",
-             log_u64("table", table), log_u64("member", member.member),
-             log_text("at", status == PANDO_OK ? record.location : "nowhere"));
+    atomic_store(&pool->uncallable[member.member], incarnation);
+    if (status == PANDO_UNSUPPORTED) /* as it was told to */
+        log_warn("cannot call a member: asking it through the pool to give its keys away",
+                 log_u64("table", unsaid >> 32), log_u64("member", member.member),
+                 log_text("at", "nowhere"));
+    else
+        log_error(
+            "cannot call a member, which lives: it is asked through the pool to give its keys "
+            "away, which takes longer; let this machine connect to it there, or start it with "
+            "another --peer-listen or --peer-advertise, or with --peer-listen none",
+            log_u64("table", unsaid >> 32), log_u64("member", member.member),
+            log_text("at", record.location));
 }
 
 void pool_wish_co(struct pool_session *session, struct fabric_identity member, uint16_t table)
@@ -44,7 +61,7 @@ void pool_wish_co(struct pool_session *session, struct fabric_identity member, u
     struct fabric_op write = fabric_write(fabric_address_offset(at), &word, sizeof(word));
     enum pando_status status = pool_submit_co(session, pool_node_of(pool, at), &write, 1);
     if (status == PANDO_OK) /* else whoever wishes wishes again */
-        say_uncallable_co(session, member, table);
+        atomic_store(&pool->unsaid[member.member], unsaid_pack(member, table));
 }
 
 /* Whether it is a member that lives: what is given to another is nobody's. */
