@@ -5,8 +5,16 @@ again: at least 200 MiB of long values in the larger one, 80 % of its first figu
 in bytes. When a pool says that what was flushed does not wait for its grace period any more, one without keys is not
 full; and it says that a second after the grace period, if the machine has time.
 
-memory_back.py BUILD
+With --servers N, N servers of one pool go through such a history in turns instead, over shm and tcp: one fills the pool
+of 256 MiB and empties it, then the next finds room for 200 MiB of long values whatever the others had written, and fills
+it with what is its turn's. One server is the next one itself.
+
+memory_back.py BUILD [--servers N] [--engines sherman dex] [--pools embedded tcp]
 """
+import argparse
+import contextlib
+import json
+import os
 import pathlib
 import random
 import sys
@@ -21,8 +29,10 @@ import lib  # noqa: E402
 
 MIX = 0  # instead of a size
 LARGE = (256 << 20, (100_000, 1_000, 30_000, 100_000, 700_000, MIX, 100_000))
+TURNS = (1_000, 100_000, MIX, 30_000, 100_000)  # of servers, between which long values have to fit
 SMALL = (64 << 20, (1_000, 100_000, 1_000, MIX, 1_000))
-LEAST_BYTES, LEAST_OTHERS = {100_000: 200 << 20}, 180 << 20  # of the larger pool
+LONG = 100_000
+LEAST_BYTES, LEAST_OTHERS = {LONG: 200 << 20}, 180 << 20  # of the larger pool
 LEAST_PART = 0.8  # of what it held first
 BATCH_BYTES = 500_000
 MIXED_SIZES, MIXED_ROUNDS = (100, 1_000, 5_000, 30_000, 100_000), 60
@@ -43,9 +53,7 @@ class Server:
     def waiting(self):
         """Bytes that nobody uses and nobody may use yet."""
         with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=60) as answer:
-            samples = exposition.parse(answer.read().decode())
-        return sum(value for (name, labels), value in samples.items()
-                   if name == "pando_pool_use_bytes" and dict(labels)["use"] in ("waiting", "held"))
+            return exposition.waiting_bytes(exposition.parse(answer.read().decode()))
 
     def set_all(self, pairs):
         """Whether each was stored, or there was no room for it."""
@@ -117,6 +125,7 @@ def least(room, size, first):
 
 
 def cycle(name, server, room, steps):
+    """What it held: (size, what it had held before, bytes) for each filling."""
     first, rows, before, late = {}, [], "fresh", []
     for size in steps:
         if size == MIX:
@@ -132,50 +141,111 @@ def cycle(name, server, room, steps):
         print(f"{name:24} values of {size:7}  {history:22} {held:11,} bytes, {held / first[size]:.2f} of the first",
               flush=True)
     judge_late(name, late)
+    return rows
 
 
-def joined_again(server):
-    """It may tell a client that it lost its membership before it has another."""
+def in_turns(name, servers, room):
+    """Each server does one thing, and then the next one finds room for long values. The same rows."""
+    rows, late = [], []
+    for number, size in enumerate((*TURNS, None)):
+        server = servers[number % len(servers)]
+        held = fill(server, LONG, room)
+        before = "fresh" if number == 0 else "after a mix" if TURNS[number - 1] == MIX else f"after values of {TURNS[number - 1]}"
+        rows.append((LONG, before, held))
+        print(f"{name:24} server {number % len(servers)}: {held:11,} bytes {before}", flush=True)
+        assert held >= LEAST_BYTES[LONG], f"{name}: {held} bytes of {LONG} fit, {LEAST_BYTES[LONG]} should; {rows}"
+        empty(server, LONG, room, late)
+        if size is not None:
+            mix(server, room) if size == MIX else fill(server, size, room)
+            empty(server, max(1_000, size), room, late)
+    judge_late(name, late)
+    return rows
+
+
+def joined_again(servers):
+    """One may tell a client that it lost its membership before it has another."""
     end = time.monotonic() + REJOIN_S
-    while REJOINED not in server.log.read_text(errors="replace"):
-        if time.monotonic() > end or server.poll() is not None:
+    while not any(REJOINED in server.log.read_text(errors="replace") for server in servers):
+        if time.monotonic() > end or any(server.poll() is not None for server in servers):
             return False
         time.sleep(0.1)
     return True
 
 
-def scene(processes, build, engine, fabric, room, steps):
-    """False: it says nothing, because the server lost its membership on the way and joined again."""
-    options, memory = ["--engine", engine, "--metrics", "127.0.0.1:0"], None
-    pool, tag = f"embedded:{room >> 20}M", f"{fabric}-{engine}-{room}-{steps[0]}-{time.monotonic_ns()}"
+@contextlib.contextmanager
+def pool_of(processes, build, fabric, room, tag):
+    """The options that name it. A memory node of its own ends with it."""
+    size, secret = f"{room >> 20}M", processes.directory / f"secret-{tag}"
+    window = pathlib.Path(f"/dev/shm/pando-memory-back-{os.getpid()}")
+    if fabric == "embedded":
+        yield f"embedded:{size}", ()
+        return
     if fabric == "tcp":
-        secret = processes.secret(f"secret-{tag}")
-        memory = processes.start_memory(build, "--listen", "127.0.0.1:0", "--size", f"{room >> 20}M", "--secret-file",
-                                        secret, name=f"memory-{tag}")
-        pool, options = f"tcp:{memory.address}", [*options, "--secret-file", secret]
-    server = processes.start_pando(build, *options, pool=pool, name=tag)
+        processes.secret(secret.name)
+        options = ("--listen", "127.0.0.1:0", "--secret-file", secret)
+    else:
+        options = ("--shm", window)
+    memory = processes.start_memory(build, *options, "--size", size, name=f"memory-{tag}")
     try:
-        cycle(f"{fabric}, {engine}, {room >> 20}M", Server(server), room, steps)
-    except (AssertionError, lib.Error) as error:
-        if not joined_again(server):
-            raise
-        print(f"{fabric}, {engine}: the machine stopped the server for longer than its lease: {error}")
-        return False
+        yield (f"tcp:{memory.address}", ("--secret-file", secret)) if fabric == "tcp" else (f"shm:{window}", ())
     finally:
-        for child in filter(None, (server, memory)):
-            child.terminate()
-            child.wait()
-    return True
+        memory.terminate()
+        memory.wait()
+        window.unlink(missing_ok=True)
+
+
+def scene(processes, build, engine, fabric, room, steps, count=None):
+    """What the pool held; None: it says nothing, because a server lost its membership on the way and joined again."""
+    tag, name = f"{fabric}-{engine}-{room}-{steps[0]}-{time.monotonic_ns()}", f"{fabric}, {engine}, {room >> 20}M"
+    options, servers = ("--engine", engine, "--metrics", "127.0.0.1:0"), []
+    with pool_of(processes, build, fabric, room, tag) as (pool, of_pool):
+        try:
+            for number in range(count or 1):
+                servers.append(processes.start_pando(build, *options, *of_pool, pool=pool, name=f"{tag}-{number}"))
+            if count is None:
+                return cycle(name, Server(servers[0]), room, steps)
+            return in_turns(name, [Server(server) for server in servers], room)
+        except (AssertionError, lib.Error) as error:
+            if not joined_again(servers):
+                raise
+            print(f"{fabric}, {engine}: the machine stopped a server for longer than its lease: {error}")
+            return None
+        finally:
+            for child in servers:
+                child.terminate()
+            for child in servers:
+                child.wait()
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", nargs="?", default="build")
+    parser.add_argument("--servers", type=int, metavar="N", help="this many servers in turns")
+    parser.add_argument("--engines", nargs="+", choices=("sherman", "dex"), default=["sherman", "dex"])
+    parser.add_argument("--pools", nargs="+", choices=("embedded", "shm", "tcp"),
+                        help="default: embedded tcp; of servers in turns shm tcp")
+    parser.add_argument("--large", action="store_true", help="only the pool of 256 MiB")
+    parser.add_argument("--json", type=pathlib.Path, help="writes what was held to this file")
+    options = parser.parse_args()
+    if (options.servers or 1) > 1 and "embedded" in (options.pools or ()):
+        parser.error("an embedded pool has one server")
+    return options
 
 
 def main():
-    build = lib.build_directory()
+    options, build, found = parse(), lib.build_directory(), []
+    rooms = [LARGE] if options.large or options.servers else [LARGE, SMALL]
     with lib.Processes() as processes:
-        for fabric in ("embedded", "tcp"):
-            for engine in ("sherman", "dex"):
-                for room, steps in (LARGE, SMALL):
-                    done = any(scene(processes, build, engine, fabric, room, steps) for _ in range(TRIES))
-                    assert done, "the machine has no time for a server"
+        for fabric in options.pools or (("shm", "tcp") if options.servers else ("embedded", "tcp")):
+            for engine in options.engines:
+                for room, steps in rooms:
+                    tries = (scene(processes, build, engine, fabric, room, steps, options.servers) for _ in range(TRIES))
+                    rows = next((rows for rows in tries if rows is not None), None)
+                    assert rows is not None, "the machine has no time for a server"
+                    found += [{"pool": fabric, "engine": engine, "room": room, "size": size, "before": before,
+                               "bytes": held} for size, before, held in rows]
+    if options.json:
+        options.json.write_text(json.dumps(found))
 
 
 if __name__ == "__main__":
