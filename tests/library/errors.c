@@ -910,21 +910,42 @@ static void await_put(struct pando_table *far)
 }
 
 /* Gets and opens until one of the two fails with this status: what does depends on how much of its lease the process has
- * left, and a get may need no memory node. */
-static void await_status(struct pando_pool *of, struct pando_table *far, enum pando_status wanted,
-                         const char *why)
+ * left, and a get may need no memory node. False: it does not come to that. */
+static bool fails_with(struct pando_pool *of, struct pando_table *far, enum pando_status wanted,
+                       const char *why)
 {
     enum pando_status status = PANDO_OK;
     const char *about = NULL;
-    for (int i = 0; i < 60 && status != wanted; i++) {
+    for (int i = 0; i < 20 && status != wanted; i++) {
         about = i % 2 == 0 ? "get from table 'far'" : "'another'";
         status = i % 2 == 0 ? pando_get(far, "k", 1, NULL, 0, NULL)
                             : pando_table_open(of, "another", &out_table);
+        if (status == PANDO_TIMEOUT && status != wanted)
+            return false; /* it has lost its membership, and now all do, each after many seconds */
     }
     CHECK_STATUS(status, wanted);
     check_text(of, about, about, __LINE__);
     check_text(of, about, why, __LINE__);
     status_seen[wanted] = true;
+    return true;
+}
+
+/* What fails with this status while the memory node is away, or is another (NULL: there is none). */
+static void without_node(struct pando_pool *of, struct pando_table *far, const char *secret,
+                         enum pando_status wanted, const char *why)
+{
+    bool met = false;
+    for (int i = 0; i < 10 && !met; i++) {
+        remote_kill();
+        if (secret != NULL)
+            remote_start(secret);
+        met = fails_with(of, far, wanted, why);
+        if (secret != NULL)
+            remote_kill();
+        remote_start(remote.secret);
+        await_put(far);
+    }
+    CHECK(met);
 }
 
 static void remote_prepare(void)
@@ -957,19 +978,11 @@ static void test_remote_node(void)
 
     FAILS(far_pool, pando_modify(far, "k", 1, stop_node, NULL), PANDO_UNKNOWN,
           "modify in table 'far'", "read and see");
-    await_status(far_pool, far, PANDO_TIMEOUT, "memory node");
+    CHECK(fails_with(far_pool, far, PANDO_TIMEOUT, "memory node"));
     CHECK(kill(remote.node, SIGCONT) == 0);
     await_put(far);
-    remote_kill();
-    await_status(far_pool, far, PANDO_BROKEN, "are all memory nodes running?");
-    remote_start(remote.secret);
-    await_put(far);
-    remote_kill();
-    remote_start(remote.other_secret);
-    await_status(far_pool, far, PANDO_DENIED, "secret");
-    remote_kill();
-    remote_start(remote.secret);
-    await_put(far);
+    without_node(far_pool, far, NULL, PANDO_BROKEN, "are all memory nodes running?");
+    without_node(far_pool, far, remote.other_secret, PANDO_DENIED, "secret");
 
     CHECK_OK(pando_table_close(far));
     CHECK_OK(pando_close(far_pool));

@@ -159,9 +159,9 @@ struct owners_range;
 
 /* What a table has of it. */
 struct dex_redo {
-    struct dex_log *log;       /* of this process; made with the first ownership */
-    uint64_t share;            /* what it has of pool_shared_bytes */
-    atomic_bool checkpointing; /* one at a time */
+    _Atomic(struct dex_log *) log; /* of this process; made with the first ownership */
+    uint64_t share;                /* what it has of pool_shared_bytes */
+    atomic_bool checkpointing;     /* one at a time */
     struct rt_waitq checkpoint_end;
     atomic_bool checkpoint_failed;
 };

@@ -51,8 +51,11 @@ enum pando_status dex_log_prepare_co(struct owners_handle *handle)
     bytes = bytes < LOG_BYTES_MIN ? LOG_BYTES_MIN : bytes > LOG_BYTES_MAX ? LOG_BYTES_MAX : bytes;
     bytes = table->on.small_log ? LOG_BYTES_SMALL : log_share_take(table, bytes);
     for (;;) {
+        struct dex_log *log;
         enum pando_status status =
-            dex_log_create_co(self->base.session, table->id, (uint32_t)bytes, &table->redo.log);
+            dex_log_create_co(self->base.session, table->id, (uint32_t)bytes, &log);
+        if (status == PANDO_OK)
+            atomic_store(&table->redo.log, log); /* background tasks look for it at any time */
         if (status != PANDO_OK && (status != PANDO_FULL || bytes <= LOG_BYTES_MIN))
             dex_log_share_give(table);
         if (status != PANDO_FULL || bytes <= LOG_BYTES_MIN)
