@@ -155,6 +155,7 @@ static const struct config_option options[] = {
      .help = "Index cache of each compute node; for none at all there is --without cache.",
      .default_text = "500M",
      CONFIG_SIZE_INTO(struct settings, cache)},
+    CMD_WINDOW_OPTION(struct settings),
     {.name = "node-size",
      .metavar = "BYTES",
      .help = "Of a tree node; 1K if not given, more for long keys and values.",

@@ -270,6 +270,8 @@ static void settings(struct json *json, const struct env *env, const struct benc
     count(json, "fill", plan->fill);
     count(json, "scan_length", plan->scan_length);
     count(json, "seed", plan->seed);
+    if (env_window_bytes(env) > 0)
+        count(json, "window_bytes", env_window_bytes(env));
 }
 
 void bench_report_json(struct json *json, const struct env *env, const struct bench_plan *plan,

@@ -78,7 +78,8 @@ struct cmd_pool {
     const char *peer_listen, *peer_advertise;
     bool require_tls, insecure_tcp;
     struct cmd_log log;
-    bool no_member; /* not an option: the command does not join the pool */
+    bool no_member;  /* not an option: the command does not join the pool */
+    uint64_t window; /* CMD_WINDOW_OPTION */
 };
 
 #define CMD_LOG_OPTIONS(settings, member, default_level)                                           \
@@ -159,6 +160,16 @@ struct cmd_pool {
          .help = "tcp, verbs: what they are told, if that is not the address it listens on.",      \
          CONFIG_TEXT_INTO(settings, pool.peer_advertise)},                                         \
         CMD_LOG_OPTIONS(settings, pool.log, "error")
+
+/* Of commands that serve for long. */
+#define CMD_WINDOW_OPTION(settings)                                                                \
+    {                                                                                              \
+        .name = "window", .metavar = "SIZE",                                                       \
+        .help = "Memory of this process (of every compute node, if simulated) that the other "     \
+                "members of the pool reach directly, for engines that keep something there; it "   \
+                "is taken at start. 0: none but what being called needs.",                         \
+        .default_text = "0", CONFIG_SIZE_INTO(settings, pool.window)                               \
+    }
 
 /* Opens the pool of the options; NULL with an error said. */
 struct env *cmd_pool_open(const char *command, const struct cmd_pool *pool, int *out_exit);

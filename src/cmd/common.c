@@ -146,6 +146,7 @@ struct env *cmd_pool_open(const char *command, const struct cmd_pool *pool, int 
         .peer_listen = pool->peer_listen,
         .peer_advertise = pool->peer_advertise,
         .no_member = pool->no_member,
+        .window_bytes = pool->window,
     };
 
     *out_exit = EXIT_USAGE;

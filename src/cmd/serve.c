@@ -92,6 +92,7 @@ static const struct config_option options[] = {
      .help = "Memory for the index of each table; 0 takes the engine's default.",
      .default_text = "0",
      CONFIG_SIZE_INTO(struct settings, cache)},
+    CMD_WINDOW_OPTION(struct settings),
     {.name = "durability",
      .metavar = "WHERE",
      .help = "pool: what was acknowledged survives this server. none: the engine dex keeps changes "

@@ -21,7 +21,8 @@ struct fabric_socket_options {
     /* The window: a file kept over restarts, or NULL for memory of this process. Of verbs all of it is
      * pinned. */
     const char *window_path;
-    bool window_dax; /* the path is a DAX device, all of which becomes the window */
+    bool window_dax;      /* the path is a DAX device, all of which becomes the window */
+    bool window_reserved; /* all of its memory is taken at open: NO_MEMORY, or there is enough */
     uint64_t host_bytes;
     uint64_t device_bytes;
 

@@ -101,6 +101,7 @@ static enum pando_status world_open(struct pando_pool *pool, const struct pando_
         .tls_key = options->tls_key,
         .peer_listen = options->peer_listen,
         .peer_advertise = options->peer_advertise,
+        .window_bytes = options->window_bytes,
     };
     if (strncmp(options->uri, "sim:", 4) == 0) {
         snprintf(

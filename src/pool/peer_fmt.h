@@ -6,6 +6,10 @@
  *              8 2 member called      10 2 incarnation   12 4 zero    16 the caller's body
  *   reply      0 4 magic and version   4 2 status         6 2 zero     8 the answer's body
  *
+ * The window of a member: its first 32 KiB are the fabric's (window_fmt.h), the next 32 KiB the pool's,
+ * which uses nothing of them yet. All behind these are the engines', in slabs of 64 KiB that lie at the
+ * same offsets in every window.
+ *
  * The reply has a status of its own: what the fabric reports is then always the fabric's, and FENCED
  * on the other side is not taken for our own.
  */
@@ -18,6 +22,8 @@ enum {
     POOL_PEER_MAGIC = 0x31726550, /* "Per1" */
     POOL_PEER_METHOD = 0x100,     /* above all of enum pool_method */
     POOL_COMPUTE_FIRST = 0x8000,  /* node ids of members' windows: this and their number */
+    POOL_SLAB_BYTES = 64 * 1024,
+    POOL_SLABS_FIRST = 64 * 1024, /* offset of the first slab in a member's window */
 };
 
 struct pool_peer_request {

@@ -2,9 +2,12 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/parse.h"
 #include "store/env_int.h"
+
+enum { PAGE_BYTES = 4096 };
 
 /* Pools that are made here have to be large enough for what they hold. */
 static enum pando_status check_size(const struct uri *uri, const char *text, char *error,
@@ -27,6 +30,40 @@ static enum pando_status check_size(const struct uri *uri, const char *text, cha
     return PANDO_INVALID;
 }
 
+/* A window that was asked for: whether it makes sense, before anything is opened. */
+static enum pando_status check_window(const struct env *env, const struct env_options *options,
+                                      char *error, size_t error_bytes)
+{
+    uint64_t bytes = options->window_bytes, free_bytes = rt_memory_free();
+    char asked[FORMAT_SIZE_MAX], there[FORMAT_SIZE_MAX];
+    bool none = options->peer_listen != NULL && strcmp(options->peer_listen, "none") == 0;
+    const char *wrong = NULL;
+
+    if (bytes == 0)
+        return PANDO_OK;
+    format_size(asked, sizeof(asked), bytes);
+    if (bytes < ENV_WINDOW_BYTES_MIN)
+        wrong = "is too small; ask for at least 128K, or for none (0)";
+    else if (bytes >= FABRIC_DEVICE)
+        wrong = "is too large; ask for less than 128T";
+    else if (env->uri.kind == URI_EMBEDDED)
+        wrong = "is of no use in an embedded pool, which no other process can join; ask for none";
+    else if (none && env->uri.kind != URI_SHM)
+        wrong = "is of no use to a process that nobody can reach; ask for none, or let others "
+                "call this process (--peer-listen)";
+    if (wrong != NULL) {
+        snprintf(error, error_bytes, "a window of %s %s", asked, wrong);
+        return PANDO_INVALID;
+    }
+    if (env->uri.kind != URI_SIM || bytes <= free_bytes / env->uri.compute)
+        return PANDO_OK;
+    snprintf(error, error_bytes,
+             "%u windows of %s are more than the %s that this machine has free; ask for smaller "
+             "ones, or simulate fewer compute nodes",
+             env->uri.compute, asked, format_size(there, sizeof(there), free_bytes));
+    return PANDO_NO_MEMORY;
+}
+
 enum pando_status env_open(const struct env_options *options, struct env **out, char *error,
                            size_t error_bytes)
 {
@@ -35,10 +72,12 @@ enum pando_status env_open(const struct env_options *options, struct env **out, 
         snprintf(error, error_bytes, "out of memory");
         return PANDO_NO_MEMORY;
     }
-    env->compute_bytes = options->window_bytes;
+    env->compute_bytes = options->window_bytes & ~(uint64_t)(PAGE_BYTES - 1);
     enum pando_status status = uri_parse(options->uri, &env->uri, error, error_bytes);
     if (status == PANDO_OK)
         status = check_size(&env->uri, options->uri, error, error_bytes);
+    if (status == PANDO_OK)
+        status = check_window(env, options, error, error_bytes);
     if (status != PANDO_OK) {
         free(env);
         return status;
@@ -73,6 +112,11 @@ unsigned env_memory_nodes(const struct env *env)
 unsigned env_compute_nodes(const struct env *env)
 {
     return env->uri.compute;
+}
+
+uint64_t env_window_bytes(const struct env *env)
+{
+    return env->compute_bytes;
 }
 
 bool env_simulated(const struct env *env)

@@ -18,6 +18,8 @@
 
 struct env;
 
+enum { ENV_WINDOW_BYTES_MIN = 128 * 1024 };
+
 struct env_options {
     const char *uri;
     const char *secret_file; /* tcp, verbs */
@@ -25,7 +27,11 @@ struct env_options {
     bool require_tls;        /* tcp, verbs: TLS on loopback, too */
     bool insecure_tcp;       /* and no TLS elsewhere either: credentials.h */
     const char *tls_ca, *tls_cert, *tls_key;
-    uint64_t window_bytes; /* of each compute node; 0: a small one */
+
+    /* The window of this process, or of each simulated compute node: its memory is taken at open. 0: a
+     * small one, for being called alone. INVALID: less than ENV_WINDOW_BYTES_MIN, or nobody could reach
+     * it; NO_MEMORY: more than there is. */
+    uint64_t window_bytes;
 
     /* Where other members call this process. tcp, verbs: HOST:PORT to listen at, and to tell them; NULL:
      * any port of the address from which memory node 0 is reached. "none": it cannot be called. */
@@ -41,6 +47,7 @@ void env_close(struct env *env);
 
 unsigned env_memory_nodes(const struct env *env);  /* their ids are 0 .. n-1 */
 unsigned env_compute_nodes(const struct env *env); /* in this process */
+uint64_t env_window_bytes(const struct env *env);  /* as asked for, of each of these; 0: none */
 bool env_simulated(const struct env *env);
 struct fabric *env_fabric(const struct env *env); /* this process's; NULL of a simulated pool */
 const char *env_kind(const struct env *env);      /* "embedded", "shm", "tcp", "verbs", "sim" */

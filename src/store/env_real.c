@@ -62,7 +62,7 @@ static enum pando_status add_memory_node(struct env *env, unsigned node, char *e
 
 /* Where this process is to be found by other members, if it is. */
 struct callable {
-    bool wanted;                     /* by the options, by name */
+    bool wanted;                     /* by the options: by name, or for its window */
     char place[FABRIC_LOCATION_MAX]; /* "": nowhere */
     const char *advertise;
 };
@@ -91,7 +91,16 @@ static enum pando_status callable_of(const struct env *env, const struct env_opt
     }
     if (status != PANDO_OK)
         out->place[0] = '\0';
-    return PANDO_OK;
+    if (env->compute_bytes == 0)
+        return PANDO_OK;
+    out->wanted = true;
+    if (status == PANDO_OK)
+        return PANDO_OK;
+    snprintf(error, error_bytes, "no place for a window that others can reach: %s",
+             env->uri.kind == URI_SHM
+                 ? "/dev/shm is not to be written"
+                 : "no way leads to memory node 0; say where with --peer-listen");
+    return status;
 }
 
 /* ---- the fabric ------------------------------------------------------------------------------ */
@@ -114,6 +123,7 @@ static enum pando_status open_fabric(struct env *env, const struct env_options *
                                      .target = FABRIC_COMPUTE,
                                      .path = place,
                                      .temporary = true,
+                                     .reserved = env->compute_bytes > 0,
                                      .host_bytes = bytes};
     struct fabric_socket_options sockets = {.node = FABRIC_NODE_UNKNOWN,
                                             .target = FABRIC_COMPUTE,
@@ -122,6 +132,7 @@ static enum pando_status open_fabric(struct env *env, const struct env_options *
                                             .advertise = callable->advertise,
                                             .secret_file = options->secret_file,
                                             .tls = tls,
+                                            .window_reserved = env->compute_bytes > 0,
                                             .host_bytes = bytes};
     switch (env->uri.kind) {
     case URI_SHM:

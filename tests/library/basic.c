@@ -66,6 +66,14 @@ static void test_open(void)
     options.durability = "maybe";
     CHECK_STATUS(pando_open(&options, &none, error, sizeof(error)), PANDO_INVALID);
     CHECK(strstr(error, "maybe") != NULL);
+    options = (struct pando_options){
+        .size = sizeof(options), .uri = "embedded:64M", .window_bytes = 1024 * 1024};
+    CHECK_STATUS(pando_open(&options, &none, error, sizeof(error)), PANDO_INVALID);
+    CHECK(strstr(error, "a window of 1.0 MiB is of no use in an embedded pool") != NULL);
+    options.uri = "shm:nobody";
+    options.window_bytes = (uint64_t)1 << 46;
+    CHECK_STATUS(pando_open(&options, &none, error, sizeof(error)), PANDO_NO_MEMORY);
+    CHECK(strstr(error, "has free; ask for a smaller one") != NULL);
     CHECK_OK(pando_close(NULL));
     CHECK_STATUS(pando_table_create(NULL, "t", NULL), PANDO_INVALID);
     CHECK(strcmp(pando_version(), "") != 0);

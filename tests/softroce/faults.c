@@ -384,6 +384,14 @@ static void test_locked_memory(void)
     sets[CAP_IPC_LOCK / 32].permitted &= ~(1u << CAP_IPC_LOCK % 32);
     CHECK(syscall(SYS_capset, &header, sets) == 0);
     expect_line(&options, PANDO_NO_MEMORY, "ulimit -l unlimited");
+    /* The window that a compute node was asked for (--window). */
+    options.target = FABRIC_COMPUTE;
+    options.host_bytes = 1024 * 1024;
+    options.device_bytes = 0;
+    options.window_reserved = true;
+    expect_line(&options, PANDO_NO_MEMORY, "ulimit -l unlimited");
+    options.host_bytes = (uint64_t)1 << 46;
+    expect_line(&options, PANDO_NO_MEMORY, "has free; ask for a smaller one");
 }
 
 /* rxe1's interface has no IPv4 address: it works by IPv6 with its like, and says so with others. */

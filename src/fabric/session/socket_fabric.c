@@ -52,13 +52,15 @@ enum pando_status socket_fabric_listen(struct socket_fabric *fabric,
                                        size_t error_bytes)
 {
     struct fabric *base = &fabric->base;
+    enum window_open how = options->window_dax        ? WINDOW_CREATE_DAX
+                           : options->window_reserved ? WINDOW_CREATE_RESERVED
+                                                      : WINDOW_CREATE;
     if (options->listen == NULL)
         return PANDO_OK;
     enum pando_status status = open_server(fabric, ops, options, error, error_bytes);
     if (status == PANDO_OK && options->host_bytes > 0)
-        status = window_map_served(&fabric->window, options->window_path, options->window_dax,
-                                   options->node, options->host_bytes, options->device_bytes, error,
-                                   error_bytes);
+        status = window_map_served(&fabric->window, options->window_path, how, options->node,
+                                   options->host_bytes, options->device_bytes, error, error_bytes);
     if (status != PANDO_OK)
         return status;
     connection_server_location(fabric->server, options->advertise, base->location);

@@ -87,13 +87,16 @@ static enum pando_status map_file(struct shm_fabric *fabric,
                                   size_t error_bytes)
 {
     const char *path = fabric->base.location;
+    enum window_open how = options->dax        ? WINDOW_CREATE_DAX
+                           : options->reserved ? WINDOW_CREATE_RESERVED
+                                               : WINDOW_CREATE;
 
     for (int i = 0; i < MAP_ATTEMPTS; i++) {
         if (options->temporary)
             shm_leftover_remove(path);
         enum pando_status status =
-            window_map_served(&fabric->window, path, options->dax, options->node,
-                              options->host_bytes, options->device_bytes, error, error_bytes);
+            window_map_served(&fabric->window, path, how, options->node, options->host_bytes,
+                              options->device_bytes, error, error_bytes);
         if (status != PANDO_OK && options->temporary)
             shm_stillborn_remove(path);
         if (status != PANDO_OK)

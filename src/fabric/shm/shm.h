@@ -18,8 +18,9 @@ struct fabric_shm_options {
     /* The window: a path, or NULL for anonymous memory that only this process reaches. A path is
      * the window's location; the socket is beside it, with ".sock" added. */
     const char *path;
-    bool dax;              /* the path is a DAX device, all of which becomes the window */
-    bool temporary;        /* the file goes with the process: compute windows */
+    bool dax;       /* the path is a DAX device, all of which becomes the window */
+    bool temporary; /* the file goes with the process: compute windows */
+    bool reserved;  /* all of a file's memory is taken at open: NO_MEMORY, or there is enough */
     uint64_t host_bytes;   /* 0: no window, a client only */
     uint64_t device_bytes; /* ordinary memory under the names of on-chip memory */
 };

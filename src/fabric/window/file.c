@@ -70,9 +70,10 @@ static const char *kind_refused(const struct stat *info, enum window_open how)
         return "it is a folder; give the path of a file in it";
     case S_IFCHR:
         if (is_dax(info->st_rdev))
-            return how == WINDOW_CREATE ? "it is a DAX device; to use all of it, whatever it "
-                                          "holds, add --dax"
-                                        : NULL;
+            return how == WINDOW_CREATE || how == WINDOW_CREATE_RESERVED
+                       ? "it is a DAX device; to use all of it, whatever it "
+                         "holds, add --dax"
+                       : NULL;
         return "it is a device, and no DAX device; it is left as it is: give the path of a file";
     default:
         return "it is no regular file; it is left as it is: give another path";
@@ -287,13 +288,13 @@ static bool mark(int fd)
     return pwrite(fd, &making, sizeof(making), 0) == (ssize_t)sizeof(making);
 }
 
-bool window_file_grow(const struct window_file *file, uint64_t bytes)
+bool window_file_grow(const struct window_file *file, uint64_t bytes, bool reserve)
 {
     if (file->device)
         return true;
     if ((file->huge ? mark_huge(file->fd) : mark(file->fd)) &&
         ftruncate(file->fd, (off_t)bytes) == 0 &&
-        (!file->huge || fallocate(file->fd, 0, 0, (off_t)bytes) == 0))
+        (!(file->huge || reserve) || fallocate(file->fd, 0, 0, (off_t)bytes) == 0))
         return true;
     int code = errno;
     (void)!ftruncate(file->fd, 0);

@@ -34,8 +34,10 @@ PANDO_MUST_CHECK enum pando_status window_file_open(struct window_file *file, co
                                                     size_t error_bytes);
 
 /* Gives a file that is no window yet `bytes` bytes, with the mark that it is being made: should this
- * process be killed, the next may go on. False: errno says why, and the file is empty again. */
-PANDO_MUST_CHECK bool window_file_grow(const struct window_file *file, uint64_t bytes);
+ * process be killed, the next may go on. `reserve`: with the memory for them. False: errno says why,
+ * and the file is empty again. */
+PANDO_MUST_CHECK bool window_file_grow(const struct window_file *file, uint64_t bytes,
+                                       bool reserve);
 
 /* One line for a person, and the status for an errno or of the caller's choice. */
 enum pando_status window_file_fail(char *error, size_t error_bytes, enum pando_status status,

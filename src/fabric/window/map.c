@@ -1,14 +1,17 @@
 /*
  * map.c - where a window's memory comes from.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/parse.h"
 #include "fabric/window/file.h"
 #include "rt/undumped.h"
 
@@ -153,13 +156,14 @@ static enum pando_status check_existing(const struct window_header *header, uint
 }
 
 /* Enough room in the file for the mapping; without it an access would end in SIGBUS. */
-static bool file_resize(const struct window *window, const struct window_file *file)
+static bool file_resize(const struct window *window, const struct window_file *file,
+                        enum window_open how)
 {
     struct stat info;
     if (file->device)
         return true;
     if (!file->there)
-        return window_file_grow(file, window->mapped_bytes);
+        return window_file_grow(file, window->mapped_bytes, how == WINDOW_CREATE_RESERVED);
     return fstat(file->fd, &info) == 0 && (uint64_t)info.st_size >= window->mapped_bytes;
 }
 
@@ -182,7 +186,7 @@ enum pando_status window_map_file(struct window *window, const char *path, enum 
     }
     set_sizes(window, host_bytes, device_bytes, HUGE_BYTES);
     window->huge = file.huge;
-    if (!file_resize(window, &file) || !map_fd(window, file.fd)) {
+    if (!file_resize(window, &file, how) || !map_fd(window, file.fd)) {
         status = window_file_fail_errno(error, error_bytes, path,
                                         "map it (is there room for its size?)");
         goto err_close;
@@ -203,14 +207,80 @@ err_close:
     return status;
 }
 
-enum pando_status window_map_served(struct window *window, const char *path, bool dax,
+/* ---- windows whose memory is taken at once ---------------------------------------------------- */
+
+/* The pages that the kernel cannot give are missing now, and not when somebody writes to them. */
+static bool pages_take(const struct window *window)
+{
+#ifdef MADV_POPULATE_WRITE
+    if (madvise(window->base, window->mapped_bytes, MADV_POPULATE_WRITE) == 0)
+        return true;
+    if (errno != EINVAL) /* a kernel that does not know it: one by one */
+        return false;
+#endif
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    for (uint64_t at = 0; at < window->mapped_bytes; at += page)
+        ((volatile uint8_t *)window->base)[at] = window->base[at];
+    return true;
+}
+
+static enum pando_status refuse_size(uint64_t host_bytes, uint64_t free_bytes, const char *where,
+                                     const char *also, char *error, size_t error_bytes)
+{
+    char asked[FORMAT_SIZE_MAX], there[FORMAT_SIZE_MAX];
+    snprintf(error, error_bytes,
+             "a window of %s is more than the %s that %s has free; ask for a smaller one%s",
+             format_size(asked, sizeof(asked), host_bytes),
+             format_size(there, sizeof(there), free_bytes), where, also);
+    return PANDO_NO_MEMORY;
+}
+
+/* Where a file lies that is to be made there; false: it is not to be known. */
+static bool folder_room(const char *path, char folder[FABRIC_LOCATION_MAX], uint64_t *out)
+{
+    struct statvfs volume;
+    snprintf(folder, FABRIC_LOCATION_MAX, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash == NULL || slash == folder)
+        return false;
+    *slash = '\0';
+    if (statvfs(folder, &volume) != 0)
+        return false;
+    *out = (uint64_t)volume.f_bavail * volume.f_frsize;
+    return *out > 0; /* hugetlbfs without a limit of its own says 0 */
+}
+
+static enum pando_status check_reserve(const char *path, uint64_t host_bytes, char *error,
+                                       size_t error_bytes)
+{
+    char folder[FABRIC_LOCATION_MAX];
+    uint64_t free_bytes = rt_memory_free();
+    if (host_bytes > free_bytes)
+        return refuse_size(host_bytes, free_bytes, "this machine, or its control group,", "", error,
+                           error_bytes);
+    if (path != NULL && folder_room(path, folder, &free_bytes) && host_bytes > free_bytes)
+        return refuse_size(host_bytes, free_bytes, folder,
+                           ", or enlarge that (mount -o remount,size=SIZE)", error, error_bytes);
+    return PANDO_OK;
+}
+
+enum pando_status window_map_served(struct window *window, const char *path, enum window_open how,
                                     uint16_t node, uint64_t host_bytes, uint64_t device_bytes,
                                     char *error, size_t error_bytes)
 {
+    bool reserved = how == WINDOW_CREATE_RESERVED;
+    enum pando_status status =
+        reserved ? check_reserve(path, host_bytes, error, error_bytes) : PANDO_OK;
+    if (status != PANDO_OK)
+        return status;
     if (path != NULL)
-        return window_map_file(window, path, dax ? WINDOW_CREATE_DAX : WINDOW_CREATE, node,
-                               host_bytes, device_bytes, error, error_bytes);
-    enum pando_status status = window_map_private(window, node, host_bytes, device_bytes);
+        return window_map_file(window, path, how, node, host_bytes, device_bytes, error,
+                               error_bytes);
+    status = window_map_private(window, node, host_bytes, device_bytes);
+    if (status == PANDO_OK && reserved && !pages_take(window)) {
+        window_unmap(window);
+        status = PANDO_NO_MEMORY;
+    }
     if (status != PANDO_OK)
         snprintf(error, error_bytes, "cannot map %llu bytes of memory",
                  (unsigned long long)host_bytes);

@@ -28,9 +28,10 @@ struct window {
     "load them with this one (pando load) into a window under another name"
 
 enum window_open {
-    WINDOW_CREATE,     /* to serve it: a regular file */
-    WINDOW_CREATE_DAX, /* or a DAX device, all of which becomes the window whatever it holds */
-    WINDOW_ATTACH,     /* what another process serves */
+    WINDOW_CREATE,          /* to serve it: a regular file */
+    WINDOW_CREATE_RESERVED, /* and all of its memory is taken now, so that none is missing later */
+    WINDOW_CREATE_DAX,      /* or a DAX device, all of which becomes the window whatever it holds */
+    WINDOW_ATTACH,          /* what another process serves */
 };
 
 /* Private memory of this process: simulated nodes and compute windows of tcp. Pages come on use. */
@@ -54,12 +55,13 @@ PANDO_MUST_CHECK enum pando_status window_map_file(struct window *window, const 
                                                    uint64_t host_bytes, uint64_t device_bytes,
                                                    char *error, size_t error_bytes);
 
-/* The window of a server: the file at `path`, created or kept (a DAX device only with `dax`), or
- * private memory when that is NULL. */
+/* The window of a server: the file at `path`, created or kept, or private memory when that is NULL.
+ * NO_MEMORY, of one that is to be reserved: the machine, its control group or the file's folder has not
+ * got as much. */
 PANDO_MUST_CHECK enum pando_status window_map_served(struct window *window, const char *path,
-                                                     bool dax, uint16_t node, uint64_t host_bytes,
-                                                     uint64_t device_bytes, char *error,
-                                                     size_t error_bytes);
+                                                     enum window_open how, uint16_t node,
+                                                     uint64_t host_bytes, uint64_t device_bytes,
+                                                     char *error, size_t error_bytes);
 
 void window_unmap(struct window *window);
 
