@@ -28,7 +28,7 @@ enum {
     BLOB_KEYS = 24,           /* at most, where values are large */
 };
 
-static const uint64_t COMPUTE_BYTES = 1 << 20;
+static const uint64_t COMPUTE_BYTES = 64 << 10;       /* as without --window */
 static const uint64_t JANITOR_NS = 30 * RT_NS_PER_US; /* as long as faults may begin */
 static const uint64_t JANITOR_LATE_NS = RT_NS_PER_MS;
 static const uint64_t FAULTS_WITHIN_NS = 2 * CHECK_LEASE_NS;

@@ -354,6 +354,16 @@ enum pando_status fabric_self_write(struct fabric *fabric, uint64_t offset, cons
     return fabric->ops->self_write(fabric, offset, from, size);
 }
 
+bool fabric_window_stale(const struct fabric *fabric)
+{
+    return atomic_load_explicit(&fabric->window_stale, memory_order_acquire);
+}
+
+enum pando_status fabric_window_renew_co(struct fabric *fabric)
+{
+    return fabric->window == NULL ? PANDO_OK : fabric->ops->renew_co(fabric);
+}
+
 bool fabric_fenced(const struct fabric *fabric, struct fabric_identity identity)
 {
     return fabric->window != NULL && window_fenced(fabric->window, identity);

@@ -344,6 +344,16 @@ PANDO_MUST_CHECK enum pando_status fabric_self_read(struct fabric *fabric, uint6
 PANDO_MUST_CHECK enum pando_status fabric_self_write(struct fabric *fabric, uint64_t offset,
                                                      const void *from, size_t size);
 
+/* Whether others may have kept a way to write to this process's window that was to end: shm, after
+ * fabric_window_renew_co. Any thread. */
+bool fabric_window_stale(const struct fabric *fabric);
+
+/* Begins a new life of this process's window, with another id: every connection of others to it ends
+ * (one's own endpoints do not), and they may connect anew. OK: nothing that came over one of them takes
+ * effect any more. UNSUPPORTED: lists of others fail from now on, but one that is being executed may
+ * still write (shm). TIMEOUT: a call is still running. */
+PANDO_MUST_CHECK enum pando_status fabric_window_renew_co(struct fabric *fabric);
+
 /* Whether this identity is shut out at this process's window. */
 bool fabric_fenced(const struct fabric *fabric, struct fabric_identity identity);
 

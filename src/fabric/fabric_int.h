@@ -25,6 +25,8 @@ struct fabric_ops {
     enum pando_status (*self_read)(struct fabric *fabric, uint64_t offset, void *to, size_t size);
     enum pando_status (*self_write)(struct fabric *fabric, uint64_t offset, const void *from,
                                     size_t size);
+    /* Of a process that has a window: NULL, it has none. */
+    enum pando_status (*renew_co)(struct fabric *fabric);
     void (*close)(struct fabric *fabric);
     /* NULL: there are no files to read again, nothing is known. */
     enum pando_status (*reload)(struct fabric *fabric, char *text, size_t text_bytes);
@@ -44,6 +46,7 @@ struct fabric {
     uint64_t window_bytes;
     uint64_t device_bytes;
     bool device_lost; /* the window was kept, its device part was not */
+    atomic_bool window_stale;
     char location[FABRIC_LOCATION_MAX];
     _Atomic uint32_t identity; /* incarnation << 16 | member */
     fabric_handler handler;

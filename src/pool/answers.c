@@ -10,6 +10,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "pool/member_lists.h"
 #include "pool/members_int.h"
 #include "pool/memnode.h"
 #include "pool/peer_fmt.h"
@@ -216,12 +217,20 @@ static enum pando_status check(const struct pool *pool, const struct fabric_requ
     return PANDO_OK;
 }
 
+/* What is no table's. */
+static enum pando_status answer_own(uint16_t method)
+{
+    return method == POOL_OWN_BIND ? PANDO_OK : PANDO_UNSUPPORTED;
+}
+
 static enum pando_status answer_co(struct pool *pool, struct fabric_request *request)
 {
     struct pool_peer_request head;
     enum pando_status status = check(pool, request, &head);
     if (status != PANDO_OK)
         return status;
+    if (head.table == 0)
+        return answer_own(head.method);
     struct pool_answer *answer = enter(pool, head.table);
     if (answer == NULL)
         return PANDO_STALE;
@@ -272,10 +281,22 @@ void pool_answers_begin(struct pool *pool)
     fabric_answer(pool->fabric, &pool->answerer);
 }
 
+/* Nobody is told any more that this is the member: whoever was told loses the endpoint. */
+static void end_window_co(struct pool *pool)
+{
+    if (pool_own_window_bytes(pool) == 0)
+        return;
+    enum pando_status status = fabric_window_renew_co(pool->fabric);
+    if (status != PANDO_OK && status != PANDO_UNSUPPORTED)
+        log_warn("others may still be connected to this member's window",
+                 log_status("status", status));
+}
+
 void pool_answers_end_co(struct pool *pool)
 {
     struct list *link;
     fabric_answer_end_co(pool->fabric, &pool->answerer);
+    end_window_co(pool);
     /* No call is running and none comes: the lists are ours alone. */
     while ((link = list_pop_front(&pool->answering)) != NULL) {
         struct answering *answering = container_of(link, struct answering, link);

@@ -12,6 +12,7 @@
 #include "base/assert.h"
 #include "base/log.h"
 #include "pool/broken.h"
+#include "pool/member_lists.h"
 #include "pool/members_int.h"
 #include "pool/memory_int.h"
 #include "pool/peer_fmt.h"
@@ -104,6 +105,8 @@ static enum pando_status announce_co(struct pool *pool, struct fabric_endpoint *
     struct pool_record record = {.lease_ns = pool->lease_ns,
                                  .node = fabric_self(pool->fabric),
                                  .epoch = (uint32_t)pool->epoch};
+    struct pool_fences fences = {.slabs = pool_own_window_bytes(pool) / POOL_SLAB_BYTES};
+    record.fences = pool_fences_pack(fences);
     snprintf(record.name, sizeof(record.name), "%s", name);
     snprintf(record.location, sizeof(record.location), "%s", fabric_location(pool->fabric));
     uint64_t sent_ns = rt_now_ns();

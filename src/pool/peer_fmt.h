@@ -6,6 +6,8 @@
  *              8 2 member called      10 2 incarnation   12 4 zero    16 the caller's body
  *   reply      0 4 magic and version   4 2 status         6 2 zero     8 the answer's body
  *
+ * Table 0 is no table: what is called for is the pool's own (enum pool_own_method), without bodies.
+ *
  * The window of a member: its first 32 KiB are the fabric's (window_fmt.h), the next 32 KiB the pool's,
  * which uses nothing of them yet. All behind these are the engines', in slabs of 64 KiB that lie at the
  * same offsets in every window.
@@ -24,6 +26,10 @@ enum {
     POOL_COMPUTE_FIRST = 0x8000,  /* node ids of members' windows: this and their number */
     POOL_SLAB_BYTES = 64 * 1024,
     POOL_SLABS_FIRST = 64 * 1024, /* offset of the first slab in a member's window */
+};
+
+enum pool_own_method {
+    POOL_OWN_BIND = 1, /* OK: this endpoint leads to the member called, in that incarnation */
 };
 
 struct pool_peer_request {

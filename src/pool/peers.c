@@ -1,7 +1,7 @@
 /*
- * peers.c - calling other members.
+ * peers.c - endpoints to other members, and calls over them; lists are in member_lists.c.
  *
- * A session has one endpoint to each member that it has called. It belongs to one incarnation of that
+ * A session has one endpoint to each member that it has called, or sent a list to. It belongs to one incarnation of that
  * member: whoever asks for another looks into the members' table, and takes the endpoint's place there
  * when the new one is found alive. Connecting again also looks there first, so that a member that is
  * gone is known to be.
@@ -14,8 +14,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "pool/members_int.h"
-#include "pool/peer_fmt.h"
+#include "pool/peers_int.h"
 #include "pool/pool_int.h"
 
 enum {
@@ -24,24 +23,6 @@ enum {
     PAUSES_PER_LEASE = 4,
     PAUSE_DOUBLINGS = 6, /* to 16 leases */
 };
-
-struct pool_peer {
-    struct pool_session *session;
-    struct fabric_identity who;
-    uint16_t node;
-    char location[FABRIC_LOCATION_MAX];
-    struct fabric_endpoint *endpoint; /* NULL until it is connected */
-    unsigned users;
-    bool connecting;
-    bool retired;      /* no longer in its place: goes with its last user */
-    unsigned failures; /* to connect, in a row */
-    uint64_t again_ns; /* after a failure no further try before */
-};
-
-static bool same(struct fabric_identity a, struct fabric_identity b)
-{
-    return a.member == b.member && a.incarnation == b.incarnation;
-}
 
 /* ---- where it is ----------------------------------------------------------------------------- */
 
@@ -88,7 +69,7 @@ static void peer_free_co(struct pool_session *session, struct pool_peer *peer)
     free(peer);
 }
 
-static void peer_give_co(struct pool_session *session, struct pool_peer *peer)
+void pool_peer_give_co(struct pool_session *session, struct pool_peer *peer)
 {
     if (--peer->users == 0 && peer->retired)
         peer_free_co(session, peer);
@@ -98,7 +79,7 @@ static void peer_give_co(struct pool_session *session, struct pool_peer *peer)
 static enum pando_status peer_put_co(struct pool_session *session, struct pool_peer *former,
                                      struct fabric_identity who, const struct pool_record *record)
 {
-    if (session->peers[who.member] != former)
+    if (session->peers->of[who.member] != former)
         return PANDO_OK;
     struct pool_peer *peer = calloc(1, sizeof(*peer));
     if (peer == NULL)
@@ -107,7 +88,7 @@ static enum pando_status peer_put_co(struct pool_session *session, struct pool_p
     peer->who = who;
     peer->node = record->node;
     memcpy(peer->location, record->location, sizeof(peer->location));
-    session->peers[who.member] = peer;
+    session->peers->of[who.member] = peer;
     if (former != NULL) {
         former->retired = true;
         if (former->users == 0)
@@ -116,23 +97,33 @@ static enum pando_status peer_put_co(struct pool_session *session, struct pool_p
     return PANDO_OK;
 }
 
-static enum pando_status peer_take_co(struct pool_session *session, struct fabric_identity who,
-                                      struct pool_peer **out)
+/* This process itself is found without a look, and has no location. */
+static enum pando_status locate_co(struct pool_session *session, struct fabric_identity who,
+                                   struct pool_record *record)
+{
+    if (!pool_same(who, session->pool->identity))
+        return pool_locate_co(session, who, record);
+    *record = (struct pool_record){.node = fabric_self(session->pool->fabric)};
+    return PANDO_OK;
+}
+
+enum pando_status pool_peer_take_co(struct pool_session *session, struct fabric_identity who,
+                                    struct pool_peer **out)
 {
     struct pool_record record;
 
     if (session->peers == NULL)
-        session->peers = calloc(POOL_MEMBERS, sizeof(struct pool_peer *));
+        session->peers = calloc(1, sizeof(*session->peers));
     if (session->peers == NULL)
         return PANDO_NO_MEMORY;
     for (int i = 0; i < PEER_TRIES; i++) {
-        struct pool_peer *peer = session->peers[who.member];
-        if (peer != NULL && same(peer->who, who)) {
+        struct pool_peer *peer = session->peers->of[who.member];
+        if (peer != NULL && pool_same(peer->who, who)) {
             peer->users++;
             *out = peer;
             return PANDO_OK;
         }
-        enum pando_status status = pool_locate_co(session, who, &record);
+        enum pando_status status = locate_co(session, who, &record);
         if (status == PANDO_OK)
             status = peer_put_co(session, peer, who, &record);
         if (status != PANDO_OK)
@@ -144,9 +135,12 @@ static enum pando_status peer_take_co(struct pool_session *session, struct fabri
 static enum pando_status connect_co(struct pool_peer *peer)
 {
     struct fabric *fabric = peer->session->pool->fabric;
-    enum pando_status status = fabric_add_peer(fabric, peer->node, FABRIC_COMPUTE, peer->location);
+    bool self = peer->location[0] == '\0';
+    enum pando_status status =
+        self ? PANDO_OK : fabric_add_peer(fabric, peer->node, FABRIC_COMPUTE, peer->location);
     if (status != PANDO_OK)
         return status;
+    peer->bound = false;
     if (peer->endpoint != NULL)
         return fabric_reconnect_co(peer->endpoint);
     struct fabric_endpoint *endpoint;
@@ -159,6 +153,22 @@ static enum pando_status connect_co(struct pool_peer *peer)
 static bool connected(const struct pool_peer *peer)
 {
     return peer->endpoint != NULL && !fabric_broken(peer->endpoint);
+}
+
+static bool ready(const struct pool_peer *peer, bool lists)
+{
+    return !peer->connecting && connected(peer) && (peer->bound || !lists);
+}
+
+/* Asks who it leads to. From then on it leads there or is broken (fabric_window_renew_co). */
+static enum pando_status bind_co(struct pool_peer *peer)
+{
+    enum pando_status status = PANDO_OK;
+    if (peer->location[0] != '\0')
+        status =
+            pool_peer_say_co(peer->session, peer->endpoint, peer->who, (uint16_t)POOL_OWN_BIND);
+    peer->bound = status == PANDO_OK && connected(peer);
+    return peer->bound || status != PANDO_OK ? status : PANDO_BROKEN;
 }
 
 static void note_failure(struct pool_peer *peer)
@@ -175,7 +185,10 @@ static enum pando_status try_co(struct pool_peer *peer)
     struct pool *pool = peer->session->pool;
     enum pando_status status = alive_co(peer->session, peer->who);
     if (status == PANDO_OK) {
-        status = connect_co(peer);
+        if (!connected(peer))
+            status = connect_co(peer);
+        if (status == PANDO_OK && peer->lists && !peer->bound)
+            status = bind_co(peer);
         if (status == PANDO_FENCED)
             pool_set_fenced(pool);
         if (status == PANDO_OK) {
@@ -202,7 +215,7 @@ static void connect_task(void *arg)
     enum pando_status status = try_co(peer);
     (void)status; /* whoever calls it finds what came of it */
     tried(peer);
-    peer_give_co(session, peer);
+    pool_peer_give_co(session, peer);
     pool_session_release(session);
 }
 
@@ -225,11 +238,12 @@ static bool first_try(const void *context)
     return peer->connecting && peer->failures == 0;
 }
 
-static enum pando_status peer_connect_co(struct pool_peer *peer)
+enum pando_status pool_peer_connect_co(struct pool_peer *peer, bool lists)
 {
+    peer->lists = peer->lists || lists;
     /* One task connects, the others of this loop wait for it. */
     (void)rt_waitq_while_co(&peer->session->connected, first_try, peer, RT_NEVER);
-    if (!peer->connecting && connected(peer))
+    if (ready(peer, lists))
         return PANDO_OK;
     if (peer->connecting || rt_now_ns() < peer->again_ns)
         return PANDO_NOT_FOUND;
@@ -243,10 +257,65 @@ static enum pando_status peer_connect_co(struct pool_peer *peer)
     return status;
 }
 
+/* ---- for lists ------------------------------------------------------------------------------- */
+
+struct pool_peer *pool_peer_take_ready(struct pool_session *session, struct fabric_identity who)
+{
+    struct pool_peer *peer = session->peers == NULL ? NULL : session->peers->of[who.member];
+    if (peer == NULL || !pool_same(peer->who, who) || !ready(peer, true))
+        return NULL;
+    peer->users++;
+    return peer;
+}
+
+struct seek {
+    struct pool_session *session;
+    struct fabric_identity who;
+};
+
+static void seek_task(void *arg)
+{
+    struct seek *seek = arg;
+    struct pool_session *session = seek->session;
+    struct pool_peer *peer;
+    enum pando_status status = pool_peer_take_co(session, seek->who, &peer);
+    if (status == PANDO_OK) {
+        status = pool_peer_connect_co(peer, true);
+        pool_peer_give_co(session, peer);
+    }
+    (void)status; /* the next list finds out */
+    session->peers->seeking[seek->who.member] = false;
+    free(seek);
+    pool_session_release(session);
+}
+
+void pool_peer_seek(struct pool_session *session, struct fabric_identity who)
+{
+    if (session->peers == NULL)
+        session->peers = calloc(1, sizeof(*session->peers));
+    if (session->peers == NULL || session->peers->seeking[who.member])
+        return;
+    struct pool_peer *peer = session->peers->of[who.member];
+    if (peer != NULL && pool_same(peer->who, who) &&
+        (peer->connecting || rt_now_ns() < peer->again_ns))
+        return;
+    struct seek *seek = malloc(sizeof(*seek));
+    if (seek == NULL)
+        return;
+    *seek = (struct seek){.session = session, .who = who};
+    session->peers->seeking[who.member] = true;
+    pool_session_hold(session);
+    if (rt_spawn(rt_loop_self(), seek_task, seek) == PANDO_OK)
+        return;
+    session->peers->seeking[who.member] = false;
+    pool_session_release(session);
+    free(seek);
+}
+
 void pool_peers_close_co(struct pool_session *session)
 {
     for (uint16_t member = 0; session->peers != NULL && member < POOL_MEMBERS; member++) {
-        struct pool_peer *peer = session->peers[member];
+        struct pool_peer *peer = session->peers->of[member];
         if (peer == NULL)
             continue;
         pando_assert(peer->users == 0);
@@ -260,22 +329,13 @@ void pool_peers_counters(const struct pool_session *session, struct fabric_count
 {
     fabric_counters_add(sum, &session->former_peers);
     for (uint16_t member = 0; session->peers != NULL && member < POOL_MEMBERS; member++) {
-        const struct pool_peer *peer = session->peers[member];
+        const struct pool_peer *peer = session->peers->of[member];
         if (peer != NULL && peer->endpoint != NULL)
             fabric_counters_add(sum, fabric_endpoint_counters(peer->endpoint));
     }
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
-
-struct peer_call {
-    struct fabric_identity member;
-    uint16_t table, method;
-    struct slice body;
-    uint8_t *reply;
-    uint32_t reply_capacity;
-    uint32_t *reply_size;
-};
 
 static enum pando_status call_self_co(struct pool_session *session, const struct peer_call *call)
 {
@@ -319,9 +379,8 @@ static enum pando_status outcome(struct pool_session *session, const struct peer
     return (enum pando_status)head.status;
 }
 
-/* `bytes` has room for the request and for the reply behind it. */
-static enum pando_status send_co(struct pool_session *session, struct fabric_endpoint *endpoint,
-                                 const struct peer_call *call, uint8_t *bytes, size_t bytes_size)
+enum pando_status pool_peer_send_co(struct pool_session *session, struct fabric_endpoint *endpoint,
+                                    const struct peer_call *call, uint8_t *bytes, size_t bytes_size)
 {
     struct pool_peer_request head = {.magic = POOL_PEER_MAGIC,
                                      .table = call->table,
@@ -349,14 +408,24 @@ static enum pando_status call_peer_co(struct pool_session *session, struct pool_
     uint8_t *bytes = bytes_size <= sizeof(small) ? small : malloc(bytes_size);
     if (bytes == NULL)
         return PANDO_NO_MEMORY;
-    enum pando_status status = peer_connect_co(peer);
+    enum pando_status status = pool_peer_connect_co(peer, false);
     if (status == PANDO_OK)
-        status = send_co(session, peer->endpoint, call, bytes, bytes_size);
+        status = pool_peer_send_co(session, peer->endpoint, call, bytes, bytes_size);
     if (status == PANDO_OK)
         pool_wish_over(session->pool, call->member.member);
     if (bytes != small)
         free(bytes);
     return status;
+}
+
+enum pando_status pool_peer_say_co(struct pool_session *session, struct fabric_endpoint *endpoint,
+                                   struct fabric_identity who, uint16_t method)
+{
+    uint8_t bytes[SMALL_BYTES];
+    uint32_t ignored = 0;
+    struct peer_call call = {
+        .member = who, .method = method, .body = slice_of("", 0), .reply_size = &ignored};
+    return pool_peer_send_co(session, endpoint, &call, bytes, sizeof(bytes));
 }
 
 enum pando_status pool_call_co(struct pool_session *session, struct fabric_identity member,
@@ -383,14 +452,14 @@ enum pando_status pool_call_co(struct pool_session *session, struct fabric_ident
         return PANDO_INVALID;
     if (pool_fenced(pool))
         return PANDO_FENCED;
-    if (same(member, pool->identity))
+    if (pool_same(member, pool->identity))
         return call_self_co(session, &call);
     if (member.member == pool->identity.member)
         return PANDO_NOT_FOUND; /* a former life of that slot */
-    enum pando_status status = peer_take_co(session, member, &peer);
+    enum pando_status status = pool_peer_take_co(session, member, &peer);
     if (status != PANDO_OK)
         return status;
     status = call_peer_co(session, peer, &call);
-    peer_give_co(session, peer);
+    pool_peer_give_co(session, peer);
     return status;
 }

@@ -39,8 +39,10 @@
  *  176  8  drops seen: bit 63 says that it keeps this word, bit 62 that no list of its that was about
  *          these tables has an unknown outcome (rule failed-lists-linger), the rest is the latest count of
  *          drops whose tables it does not use any more
- *  184  8  missing: of a partial recovery, a bit for each memory node (0 to 63) that it has not
- *          come to yet
+ *  184  8  of a member that is there, fences: what its window has for engines, in slabs of 64 KiB, 23
+ *          (bits 40 to 62); others, which an older program knows nothing of, are 0
+ *          of a dead one, missing: of a partial recovery, a bit for each memory node (0 to 63) that it
+ *          has not come to yet
  *  192 64  wishes: what members who cannot call it want of it; a word each, 0 if none: table 16,
  *          member 16, incarnation 16 (from bit 47 down; wishes.c)
  *
@@ -170,7 +172,10 @@ struct pool_record {
     char name[POOL_NAME_MAX];
     char location[FABRIC_LOCATION_MAX];
     uint64_t drops_seen;
-    uint64_t missing;
+    union {
+        uint64_t fences;  /* of a member that is there */
+        uint64_t missing; /* of one whose recovery is partial */
+    };
     uint64_t wishes[POOL_WISHES];
 };
 _Static_assert(sizeof(struct pool_record) == POOL_RECORD_BYTES, "format");
@@ -213,6 +218,24 @@ static inline struct pool_uses pool_uses_unpack(uint64_t word)
 {
     return (struct pool_uses){.nodes = word >> POOL_USES_EPOCH,
                               .epoch = word & (((uint64_t)1 << POOL_USES_EPOCH) - 1)};
+}
+
+/* What a member says about its window. */
+struct pool_fences {
+    uint64_t slabs; /* of POOL_SLAB_BYTES, for engines */
+};
+
+enum { POOL_FENCES_SLABS_SHIFT = 40, POOL_FENCES_SLABS_MAX = (1 << 23) - 1 };
+
+static inline uint64_t pool_fences_pack(struct pool_fences fences)
+{
+    uint64_t slabs = fences.slabs > POOL_FENCES_SLABS_MAX ? POOL_FENCES_SLABS_MAX : fences.slabs;
+    return slabs << POOL_FENCES_SLABS_SHIFT;
+}
+
+static inline struct pool_fences pool_fences_unpack(uint64_t word)
+{
+    return (struct pool_fences){.slabs = word >> POOL_FENCES_SLABS_SHIFT & POOL_FENCES_SLABS_MAX};
 }
 
 static inline uint64_t pool_wish_pack(uint16_t table, struct fabric_identity from)

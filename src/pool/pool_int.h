@@ -85,7 +85,7 @@ struct pool {
     struct rt_waitq answered; /* some call has been */
 };
 
-struct pool_peer;
+struct pool_peers;
 
 /* Slots for intents of the process on one node, fetched one by one when all are in use. */
 enum { INTENT_SLOTS_MAX = 64 };
@@ -121,7 +121,7 @@ struct pool_session {
     struct rt_waitq wake;  /* the ticker's sleep */
     struct rt_waitq ended; /* its tasks: the ticker, the last that fences, the last that is owed */
     struct rt_waitq connected; /* a task has connected, or could not, for all that wait for it */
-    struct pool_peer **peers;  /* by member; NULL until the first is called */
+    struct pool_peers *peers;  /* NULL until the first is called */
     struct fabric_counters former_peers;
     unsigned fencing; /* tasks of recover.c that are still trying */
     unsigned owed;    /* tasks of owed.c that have a lock to release */

@@ -155,6 +155,8 @@ static bool drop_matches(const struct connection_filter *filter,
 {
     if (connection == filter->except)
         return false;
+    if (filter->all)
+        return connection->endpoint_id != 0;
     if (filter->identity.member == 0)
         return connection->endpoint_id == filter->endpoint_id && connection->endpoint_id != 0;
     int16_t ahead =

@@ -134,6 +134,7 @@ void connection_server_location(const struct connection_server *server, const ch
 /* Closes every connection that matches, on all threads, and waits until none of their requests is
  * still running. By identity (it and earlier incarnations), or by endpoint. OK or TIMEOUT. */
 struct connection_filter {
+    bool all;                        /* that have an endpoint's name */
     struct fabric_identity identity; /* member 0: by endpoint */
     uint64_t endpoint_id;
     const struct connection *except;

@@ -104,6 +104,15 @@ enum pando_status socket_fabric_add_peer(struct fabric *fabric, uint16_t node,
     return client_peers_add(&socket_fabric_of(fabric)->peers, node, target, location);
 }
 
+/* The id first: who connects from now on is told the new one. */
+enum pando_status socket_fabric_renew_co(struct fabric *base)
+{
+    struct socket_fabric *fabric = socket_fabric_of(base);
+    struct connection_filter filter = {.all = true};
+    window_renew(&fabric->window);
+    return fabric->server == NULL ? PANDO_OK : connection_drop_co(fabric->server, &filter);
+}
+
 enum pando_status socket_fabric_reload(struct fabric *fabric, char *text, size_t text_bytes)
 {
     return credentials_reload(socket_fabric_of(fabric)->credentials, text, text_bytes);

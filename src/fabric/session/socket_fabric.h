@@ -51,6 +51,7 @@ PANDO_MUST_CHECK enum pando_status socket_fabric_start(struct fabric *fabric);
 bool socket_fabric_reused(const struct fabric *fabric);
 
 /* For tables of operations. */
+enum pando_status socket_fabric_renew_co(struct fabric *fabric);
 enum pando_status socket_fabric_add_peer(struct fabric *fabric, uint16_t node,
                                          enum fabric_target target, const char *location);
 enum pando_status socket_fabric_reload(struct fabric *fabric, char *text, size_t text_bytes);

@@ -172,6 +172,16 @@ static enum pando_status shm_self_write(struct fabric *fabric, uint64_t offset, 
     return window_write(&shm_fabric_of(fabric)->window, offset, from, size);
 }
 
+/* Nobody stands between others and a window that they have mapped: their lists look at the id. */
+static enum pando_status shm_renew_co(struct fabric *base)
+{
+    window_renew(&shm_fabric_of(base)->window);
+    if (base->location[0] == '\0')
+        return PANDO_OK;
+    atomic_store_explicit(&base->window_stale, true, memory_order_release);
+    return PANDO_UNSUPPORTED;
+}
+
 const struct fabric_ops shm_fabric_ops = {
     .add_peer = shm_peer_add,
     .connect_co = shm_connect_co,
@@ -182,5 +192,6 @@ const struct fabric_ops shm_fabric_ops = {
     .fence_co = shm_fence_co,
     .self_read = shm_self_read,
     .self_write = shm_self_write,
+    .renew_co = shm_renew_co,
     .close = shm_close,
 };

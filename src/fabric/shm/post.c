@@ -54,9 +54,20 @@ static void deferred_add(struct shm_endpoint *endpoint, struct fabric_list *list
     endpoint->deferred_end = &list->next;
 }
 
+/* Windows of compute nodes may begin a new life under the feet of who has mapped them. What was read
+ * counts only if that had not begun afterwards. */
+static bool same_life(const struct shm_endpoint *endpoint)
+{
+    return endpoint->base.target != FABRIC_COMPUTE ||
+           window_id(endpoint->window) == endpoint->base.window;
+}
+
 static enum pando_status execute(struct shm_endpoint *endpoint, struct fabric_list *list)
 {
-    return window_execute(endpoint->window, list->ops, list->count);
+    if (!same_life(endpoint))
+        return PANDO_BROKEN;
+    enum pando_status status = window_execute(endpoint->window, list->ops, list->count);
+    return same_life(endpoint) ? status : PANDO_BROKEN;
 }
 
 /* For as many of the lists that wait as the cache can hold: how many. */

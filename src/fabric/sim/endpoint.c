@@ -117,3 +117,24 @@ void sim_endpoint_break_later(struct endpoint *endpoint)
         1 + net->options.break_ns / 2 + prng_below(sim_prng(net->sim), net->options.break_ns);
     sim_event_at(&endpoint->break_event, sim_now_ns(net->sim) + wait_ns);
 }
+
+/* As where sockets are closed: what was under way is gone, and who had sent it notices. */
+enum pando_status sim_renew_co(struct fabric *fabric)
+{
+    struct process *process = container_of(fabric, struct process, base);
+    struct machine *machine = process->machine;
+
+    if (process->dead)
+        return PANDO_BROKEN;
+    window_set_id(&machine->window, hash_u64(window_id(&machine->window)) | 1);
+    sim_transfers_end_others(machine);
+    list_for_each (process_link, &process->net->processes) {
+        struct process *other = container_of(process_link, struct process, link);
+        list_for_each (link, &other->endpoints) {
+            struct endpoint *endpoint = container_of(link, struct endpoint, link);
+            if (endpoint->target == machine && other->machine != machine)
+                sim_endpoint_break(endpoint);
+        }
+    }
+    return PANDO_OK;
+}

@@ -211,6 +211,7 @@ const struct fabric_ops sim_fabric_ops = {
     .fence_co = sim_fence_co,
     .self_read = sim_self_read,
     .self_write = sim_self_write,
+    .renew_co = sim_renew_co,
     .close = sim_close,
 };
 

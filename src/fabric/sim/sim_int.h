@@ -154,6 +154,7 @@ void sim_disconnect_co(struct fabric_endpoint *endpoint);
 enum pando_status sim_reconnect_co(struct fabric_endpoint *endpoint);
 void sim_endpoint_break(struct endpoint *endpoint);
 void sim_endpoint_break_later(struct endpoint *endpoint);
+enum pando_status sim_renew_co(struct fabric *fabric);
 
 /* transfer.c */
 void sim_post(struct fabric_endpoint *endpoint, struct fabric_list *list);
@@ -163,6 +164,7 @@ void sim_transfers_release(struct fabric_sim *net);  /* after a link healed */
 void sim_transfers_of_dead(struct process *process); /* decides what becomes of its lists */
 void sim_transfers_fence(struct machine *target, struct fabric_identity identity);
 void sim_transfers_end_session(struct machine *target, uint64_t endpoint_id);
+void sim_transfers_end_others(struct machine *target); /* all but its own */
 void sim_transfers_destroy(struct fabric_sim *net);
 void sim_transfer_respond(struct transfer *transfer, double at_ns);
 bool sim_transfer_lost(const struct transfer *transfer); /* the life it was sent to is over */

@@ -390,6 +390,15 @@ void sim_transfers_end_session(struct machine *target, uint64_t endpoint_id)
     }
 }
 
+void sim_transfers_end_others(struct machine *target)
+{
+    list_for_each_safe (link, &target->process->net->transfers) {
+        struct transfer *transfer = container_of(link, struct transfer, link);
+        if (transfer->target == target && transfer->source != target)
+            sim_transfer_drop(transfer);
+    }
+}
+
 void sim_transfers_destroy(struct fabric_sim *net)
 {
     struct list *link;

@@ -120,6 +120,7 @@ const struct fabric_ops verbs_fabric_ops = {
     .fence_co = client_endpoint_fence_co,
     .self_read = verbs_self_read,
     .self_write = verbs_self_write,
+    .renew_co = socket_fabric_renew_co,
     .close = verbs_close,
     .reload = socket_fabric_reload,
     .trouble = socket_fabric_trouble,

@@ -55,13 +55,18 @@ static void format(struct window *window, uint16_t node)
 
 uint64_t window_id(const struct window *window)
 {
-    return header_of(window)->id;
+    return __atomic_load_n(&header_of(window)->id, __ATOMIC_ACQUIRE);
 }
 
 void window_set_id(struct window *window, uint64_t id)
 {
     pando_assert(id != 0);
-    header_of(window)->id = id;
+    __atomic_store_n(&header_of(window)->id, id, __ATOMIC_RELEASE);
+}
+
+void window_renew(const struct window *window)
+{
+    window_set_id((struct window *)(uintptr_t)window, rt_entropy() | 1);
 }
 
 /* A forked child must not write here after its parent was fenced. The data of users has no place in a

@@ -70,6 +70,9 @@ void window_unmap(struct window *window);
 uint64_t window_id(const struct window *window);
 void window_set_id(struct window *window, uint64_t id);
 
+/* Gives it another one: a new life. Any thread. */
+void window_renew(const struct window *window);
+
 /* Where [offset, offset + size) lies, or NULL if any of it is not the users'. */
 static inline uint8_t *window_at(const struct window *window, uint64_t offset, uint64_t size)
 {
