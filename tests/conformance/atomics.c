@@ -41,8 +41,8 @@ static void results_at_co(struct client *client, uint64_t offset)
 static void results_client(struct client *client)
 {
     results_at_co(client, AT);
-    results_at_co(client, AT_DEVICE);
-    results_at_co(client, FABRIC_DEVICE + ENV_DEVICE_BYTES - 16);
+    results_at_co(client, at_device(client->env));
+    results_at_co(client, env_device(client->env) + ENV_DEVICE_BYTES - 32);
     results_at_co(client, fabric_window_first(client->fabric));
     results_at_co(client, ENV_HOST_BYTES - 16);
 }
@@ -118,7 +118,7 @@ static void atomics_count_host(struct env *env)
 
 static void atomics_count_device(struct env *env)
 {
-    atomics_count(env, AT_DEVICE);
+    atomics_count(env, at_device(env));
 }
 
 /* ---- atomics against WRITEs ------------------------------------------------------------------ */
@@ -164,7 +164,7 @@ static void lock_check(struct client *client)
 
 static void lock_by_cas_and_write(struct env *env)
 {
-    const uint64_t locks[] = {AT_LOCK, AT_DEVICE};
+    const uint64_t locks[] = {AT_LOCK, at_device(env)};
     for (unsigned i = 0; i < 2; i++) {
         struct lock_run run = {.lock = locks[i], .counter = AT + 8 * i};
         suite_clients(env, LOCK_CLIENTS, lock_client, &run);
@@ -205,7 +205,7 @@ static void writes_survive_atomics(struct env *env)
 {
     struct intact_run run = {.offset = AT};
     suite_clients(env, 3, intact_client, &run);
-    run = (struct intact_run){.offset = AT_DEVICE};
+    run = (struct intact_run){.offset = at_device(env)};
     suite_clients(env, 3, intact_client, &run);
 }
 

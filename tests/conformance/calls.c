@@ -314,7 +314,7 @@ static void handler_writes_are_visible(struct env *env)
 
 static void self_lists_client(struct client *client)
 {
-    const uint64_t offsets[] = {AT, AT_DEVICE};
+    const uint64_t offsets[] = {AT, at_device(client->env)};
     for (unsigned i = 0; i < 2; i++) {
         uint64_t seen = 0;
         CHECK_OK(call_co(client, METHOD_SELF_LISTS, &offsets[i], 8, &seen, 8, NULL));

@@ -1,6 +1,9 @@
 /*
- * env.h - what a conformance case runs in: a memory node (node 0) to be tested as a target, client
- * processes, and the faults a case may make. Hides whether all that is simulated or real.
+ * env.h - what a conformance case runs in: a target (node 0), which is a memory node or a compute node,
+ * client processes, and the faults a case may make. Hides whether all that is simulated or real.
+ *
+ * A compute node's window has no on-chip part and goes with its process, which is told its node id after it
+ * has opened it, as members are.
  *
  * A case's main function runs outside of every loop and starts client tasks with env_run; these run
  * at the same time, each on a loop of its own (a thread, or a loop of a simulated machine). On the
@@ -59,6 +62,7 @@ enum env_end {
 struct env_ops {
     const char *name;
     bool simulated;
+    bool compute;     /* the target is a compute node */
     bool fence_kills; /* whoever is fenced dies */
     bool has_secret;
     unsigned effort;      /* rounds of a case for each one in the simulator */
@@ -98,6 +102,22 @@ extern const struct env_ops env_sim __attribute__((weak));
 extern const struct env_ops env_shm __attribute__((weak));
 extern const struct env_ops env_tcp __attribute__((weak));
 extern const struct env_ops env_verbs __attribute__((weak));
+extern const struct env_ops env_sim_compute __attribute__((weak));
+extern const struct env_ops env_shm_compute __attribute__((weak));
+extern const struct env_ops env_tcp_compute __attribute__((weak));
+extern const struct env_ops env_verbs_compute __attribute__((weak));
+
+/* What the target is to others. */
+static inline enum fabric_target env_target_kind(const struct env_ops *ops)
+{
+    return ops->compute ? FABRIC_COMPUTE : FABRIC_MEMORY;
+}
+
+/* Where ENV_DEVICE_BYTES of its on-chip memory are, or others in their place. */
+static inline uint64_t env_device(const struct env *env)
+{
+    return env->ops->compute ? ENV_HOST_BYTES - ENV_DEVICE_BYTES : FABRIC_DEVICE;
+}
 
 /* ---- clients --------------------------------------------------------------------------------- */
 
@@ -138,7 +158,8 @@ static inline void env_kill_target(struct env *env)
     env->ops->kill_target(env);
 }
 
-/* A new process at the same location, with the window of the dead one; it serves. */
+/* A new process at the same location, with the window of the dead one if that is a memory node's, else
+ * with an empty one; it serves. */
 static inline void env_restart_target(struct env *env)
 {
     env->ops->restart_target(env);

@@ -128,6 +128,7 @@ static int target_main(const struct real_backend *backend, char **argv, fabric_h
                                                     &fabric, error, sizeof(error));
     if (status != PANDO_OK)
         CHECK_FAIL("cannot open the target: %s (%s)", error, pando_status_text(status));
+    fabric_set_node(fabric, ENV_TARGET);
     if (strcmp(mode, "serve") == 0)
         fabric_serve(fabric, handler, fabric);
     CHECK_OK(backend->start_target(fabric));
@@ -190,7 +191,7 @@ struct fabric *real_client(struct env *base, const struct env_client *client)
         CHECK_FAIL("cannot open a client: %s (%s)", error, pando_status_text(status));
     fabric_set_identity(fabric, client->identity);
     const char *location = client->far && env->backend->links ? far_location(env) : env->location;
-    CHECK_OK(fabric_add_peer(fabric, ENV_TARGET, FABRIC_MEMORY, location));
+    CHECK_OK(fabric_add_peer(fabric, ENV_TARGET, env_target_kind(base->ops), location));
     env->clients[env->client_count++] = fabric;
     return fabric;
 }
@@ -203,7 +204,8 @@ void real_place_target(struct env *base, struct fabric *client, bool right)
 
     snprintf(location, sizeof(location), "%s%s", path ? base->options.folder : "",
              env->backend->nowhere);
-    CHECK_OK(fabric_add_peer(client, ENV_TARGET, FABRIC_MEMORY, right ? env->location : location));
+    CHECK_OK(fabric_add_peer(client, ENV_TARGET, env_target_kind(base->ops),
+                             right ? env->location : location));
 }
 
 void real_run(struct env *base, const struct env_task *tasks, unsigned count)
@@ -313,7 +315,7 @@ static int writer_main(const struct real_backend *backend, char **argv)
     if (status != PANDO_OK)
         CHECK_FAIL("the writer cannot open: %s (%s)", error, pando_status_text(status));
     fabric_set_identity(writer.fabric, client.identity);
-    CHECK_OK(fabric_add_peer(writer.fabric, ENV_TARGET, FABRIC_MEMORY, location));
+    CHECK_OK(fabric_add_peer(writer.fabric, ENV_TARGET, env_target_kind(backend->ops), location));
     CHECK_OK(rt_thread_start("writer", env_writer_main, &writer, &thread));
     rt_thread_join(thread);
     fabric_close(writer.fabric);

@@ -45,11 +45,11 @@ static void serve(struct sim_env *sim)
         fabric_serve(sim->target, sim->base.options.handler, sim->target);
 }
 
-static struct env *sim_open(const struct env_options *options)
+static struct env *open_world(const struct env_ops *ops, const struct env_options *options)
 {
     struct sim_env *sim = calloc(1, sizeof(*sim));
     CHECK(sim != NULL);
-    sim->base = (struct env){.ops = &env_sim, .options = *options};
+    sim->base = (struct env){.ops = ops, .options = *options};
     prng_seed(&sim->prng, hash_u64(options->seed));
 
     struct fabric_sim_options world = {.seed = options->seed,
@@ -65,13 +65,23 @@ static struct env *sim_open(const struct env_options *options)
     sim->world = fabric_sim_world(sim->net);
 
     struct fabric_sim_node_options node = {.node = ENV_TARGET,
-                                           .target = FABRIC_MEMORY,
+                                           .target = env_target_kind(ops),
                                            .host_bytes = ENV_HOST_BYTES,
-                                           .device_bytes = ENV_DEVICE_BYTES,
+                                           .device_bytes = ops->compute ? 0 : ENV_DEVICE_BYTES,
                                            .threads = 2};
     CHECK_OK(fabric_sim_add(sim->net, &node, &sim->target));
     serve(sim);
     return &sim->base;
+}
+
+static struct env *sim_open(const struct env_options *options)
+{
+    return open_world(&env_sim, options);
+}
+
+static struct env *sim_compute_open(const struct env_options *options)
+{
+    return open_world(&env_sim_compute, options);
 }
 
 /* What still runs, say a handler that sleeps, gets some time to end. */
@@ -151,7 +161,7 @@ static void sim_kill_target(struct env *env)
 static void sim_restart_target(struct env *env)
 {
     struct sim_env *sim = self(env);
-    CHECK_OK(fabric_sim_restart(sim->target, true, &sim->target));
+    CHECK_OK(fabric_sim_restart(sim->target, !env->ops->compute, &sim->target));
     serve(sim);
 }
 
@@ -239,6 +249,29 @@ const struct env_ops env_sim = {
     .patience_ns = RT_NS_PER_S,
     .linger_ns = RT_NS_PER_MS,
     .open = sim_open,
+    .close = sim_close,
+    .client = sim_client,
+    .run = sim_env_run,
+    .kill_target = sim_kill_target,
+    .restart_target = sim_restart_target,
+    .hide_target = sim_hide_target,
+    .show_target = sim_show_target,
+    .writer_start = sim_writer_start,
+    .writer_pause_co = sim_writer_pause_co,
+    .writer_resume_co = sim_writer_resume_co,
+    .writer_kill_co = sim_writer_kill_co,
+    .writer_end_co = sim_writer_end_co,
+};
+
+const struct env_ops env_sim_compute = {
+    .name = "sim-compute",
+    .compute = true,
+    .simulated = true,
+    .effort = 1,
+    .call_effort = 1,
+    .patience_ns = RT_NS_PER_S,
+    .linger_ns = RT_NS_PER_MS,
+    .open = sim_compute_open,
     .close = sim_close,
     .client = sim_client,
     .run = sim_env_run,

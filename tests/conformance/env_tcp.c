@@ -31,6 +31,21 @@ static enum pando_status open_target(const char *folder, const char *location, s
     return fabric_tcp_open(&options, out, error, error_bytes);
 }
 
+/* As store/env_real.c does it. */
+static enum pando_status open_compute(const char *folder, const char *location, struct fabric **out,
+                                      char *error, size_t error_bytes)
+{
+    char secret[PATH_BYTES];
+    snprintf(secret, sizeof(secret), "%s/secret", folder);
+    struct fabric_socket_options options = {.node = FABRIC_NODE_UNKNOWN,
+                                            .target = FABRIC_COMPUTE,
+                                            .listen = location != NULL ? location : "127.0.0.1:0",
+                                            .secret_file = secret,
+                                            .window_reserved = true,
+                                            .host_bytes = ENV_HOST_BYTES};
+    return fabric_tcp_open(&options, out, error, error_bytes);
+}
+
 static enum pando_status open_client(const char *folder, uint16_t node,
                                      const struct env_client *client, struct fabric **out,
                                      char *error, size_t error_bytes)
@@ -63,6 +78,15 @@ static const struct real_backend backend = {
     .open_client = open_client,
 };
 
+static const struct real_backend compute_backend = {
+    .ops = &env_tcp_compute,
+    .links = true,
+    .nowhere = "127.0.0.1:1",
+    .open_target = open_compute,
+    .start_target = fabric_tcp_start,
+    .open_client = open_client,
+};
+
 static struct env *tcp_open_env(const struct env_options *options)
 {
     make_secret(options->folder, "secret", "forty thousand trunks, one root system\n");
@@ -70,9 +94,21 @@ static struct env *tcp_open_env(const struct env_options *options)
     return real_open(&backend, options);
 }
 
+static struct env *tcp_compute_open_env(const struct env_options *options)
+{
+    make_secret(options->folder, "secret", "forty thousand trunks, one root system\n");
+    make_secret(options->folder, "wrong-secret", "forty thousand roots, one trunk system\n");
+    return real_open(&compute_backend, options);
+}
+
 static int tcp_process(int argc, char **argv, fabric_handler handler)
 {
     return real_process(&backend, argc, argv, handler);
+}
+
+static int tcp_compute_process(int argc, char **argv, fabric_handler handler)
+{
+    return real_process(&compute_backend, argc, argv, handler);
 }
 
 const struct env_ops env_tcp = {
@@ -82,5 +118,16 @@ const struct env_ops env_tcp = {
     .call_effort = 10,
     .open = tcp_open_env,
     .process = tcp_process,
+    REAL_ENV_OPS,
+};
+
+const struct env_ops env_tcp_compute = {
+    .name = "tcp-compute",
+    .compute = true,
+    .has_secret = true,
+    .effort = 12,
+    .call_effort = 10,
+    .open = tcp_compute_open_env,
+    .process = tcp_compute_process,
     REAL_ENV_OPS,
 };

@@ -115,7 +115,7 @@ static void killed_client(struct client *client)
     uint64_t patience_ns = client->env->ops->patience_ns, start_ns, found[IN_FLIGHT];
 
     put_co(client, AT_FLAG, 4711);
-    put_co(client, AT_DEVICE, 4712);
+    put_co(client, at_device(client->env), 4712);
     killed_with_lists_co(client, flights);
     wait_broken_co(client);
     expect_broken_co(client);
@@ -133,11 +133,15 @@ static void killed_client(struct client *client)
     CHECK(rt_now_ns() - start_ns < patience_ns);
     CHECK(!fabric_broken(client->endpoint));
 
-    CHECK_EQ_U64(get_co(client, AT_FLAG), 4711);
-    CHECK_EQ_U64(get_co(client, AT_DEVICE), 4712);
+    bool kept = !client->env->ops->compute;
+    CHECK_EQ_U64(get_co(client, AT_FLAG), kept ? 4711 : 0);
+    CHECK_EQ_U64(get_co(client, at_device(client->env)), kept ? 4712 : 0);
     for (unsigned i = 0; i < IN_FLIGHT; i++) {
         found[i] = get_co(client, AT + 8 * i);
-        CHECK(found[i] == i + 1 || (found[i] == 0 && flights[i].list.status == PANDO_BROKEN));
+        if (kept)
+            CHECK(found[i] == i + 1 || (found[i] == 0 && flights[i].list.status == PANDO_BROKEN));
+        else
+            CHECK_EQ_U64(found[i], 0); /* nothing of before comes into the new window */
     }
     CHECK_OK(fabric_call_co(client->endpoint, METHOD_ECHO, slice_of("x", 1), NULL, 0, NULL));
     rt_sleep_co(client->env->ops->linger_ns);
@@ -287,10 +291,45 @@ static void siblings_reconnect(struct env *env)
     suite_threads(env, fabric, 2, lost_sibling_client, &broken);
 }
 
+/* ---- a new life of the target's window ------------------------------------------------------- */
+
+/* What is connected leads nowhere from then on, until it connects again. */
+static void renewed_client(struct client *client)
+{
+    uint64_t before = fabric_endpoint_window(client->endpoint);
+    uint64_t deadline_ns = rt_now_ns() + client->env->ops->patience_ns;
+    enum pando_status status = PANDO_OK;
+
+    if (client->index == 0)
+        status = fabric_call_co(client->endpoint, METHOD_RENEW, slice_of("", 0), NULL, 0, NULL);
+    CHECK(status == PANDO_OK || status == PANDO_BROKEN); /* the reply came too late */
+    do {
+        struct fabric_op op = fabric_faa(AT, 1);
+        status = fabric_submit_co(client->endpoint, &op, 1);
+        CHECK(rt_now_ns() < deadline_ns);
+        moment_co();
+    } while (status == PANDO_OK);
+    CHECK_STATUS(status, PANDO_BROKEN);
+    for (unsigned i = 0; i < 3; i++) {
+        struct fabric_op op = fabric_faa(AT, 1);
+        CHECK_STATUS(fabric_submit_co(client->endpoint, &op, 1), PANDO_BROKEN);
+    }
+    reconnect_soon_co(client);
+    CHECK(fabric_endpoint_window(client->endpoint) != before);
+    put_co(client, AT_FLAG + 8 * client->index, before);
+    CHECK_EQ_U64(get_co(client, AT_FLAG + 8 * client->index), before);
+}
+
+static void window_renewed(struct env *env)
+{
+    suite_clients(env, 3, renewed_client, NULL);
+}
+
 const struct suite_case failure_cases[] = {
     {.name = "target_killed", .run = target_killed},
     {.name = "everyone_notices", .run = everyone_notices},
     {.name = "nothing_late_after_reconnect", .run = nothing_late_after_reconnect},
     {.name = "siblings_reconnect", .run = siblings_reconnect},
+    {.name = "window_renewed", .run = window_renewed, .flags = CASE_COMPUTE},
     {0},
 };

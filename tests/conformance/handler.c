@@ -162,6 +162,14 @@ static enum pando_status serve_refusals(struct fabric *fabric, struct fabric_req
     return PANDO_OK;
 }
 
+static void renew_task(void *arg)
+{
+    struct fabric *fabric = arg;
+    rt_sleep_co(50 * RT_NS_PER_US); /* the reply gets away */
+    enum pando_status status = fabric_window_renew_co(fabric);
+    CHECK(status == PANDO_OK || (status == PANDO_UNSUPPORTED && fabric_window_stale(fabric)));
+}
+
 enum pando_status suite_handler(void *context, struct fabric_request *request)
 {
     struct fabric *fabric = context;
@@ -179,6 +187,8 @@ enum pando_status suite_handler(void *context, struct fabric_request *request)
         memcpy(request->reply, &request->from, sizeof(request->from));
         request->reply_size = sizeof(request->from);
         return PANDO_OK;
+    case METHOD_RENEW:
+        return rt_spawn(rt_loop_self(), renew_task, fabric);
     case METHOD_REFUSALS:
         return serve_refusals(fabric, request);
     case METHOD_FENCED:

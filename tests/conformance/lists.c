@@ -45,7 +45,7 @@ static void small_sizes(struct client *client)
     for (uint32_t size = 1; size <= 300; size++) {
         round_trip_co(client, AT + size * 7 % 64, size, size);
         if (size % 7 == 0)
-            round_trip_co(client, AT_DEVICE + size * 5 % 64, size, size);
+            round_trip_co(client, at_device(client->env) + size * 5 % 64, size, size);
     }
 }
 
@@ -61,8 +61,8 @@ static void large_sizes(struct client *client)
         for (unsigned shift = 0; shift < 8; shift += 3)
             round_trip_co(client, AT + shift, sizes[i], 1000 + 10 * i + shift);
     }
-    round_trip_co(client, AT_DEVICE + 5, 64 * 1024 + 3, 2000);
-    round_trip_co(client, FABRIC_DEVICE + MARGIN, ENV_DEVICE_BYTES - 2 * MARGIN, 2001);
+    round_trip_co(client, at_device(client->env) + 5, 64 * 1024 + 3, 2000);
+    round_trip_co(client, env_device(client->env) + MARGIN, ENV_DEVICE_BYTES - 2 * MARGIN, 2001);
     uint64_t first = fabric_window_first(client->fabric);
     round_trip_co(client, first + MARGIN, 4096, 2002);
     round_trip_co(client, ENV_HOST_BYTES - MARGIN - 4099, 4099, 2003);
@@ -412,7 +412,7 @@ static void bad_shapes_co(struct client *client, uint8_t *buffer)
         ops[1].size = 8;
         ops[1].offset = AT + 4;
         refuse_co(client, "an unaligned atomic", ops, 2, PANDO_RANGE);
-        ops[1].offset = AT_DEVICE + 1;
+        ops[1].offset = at_device(client->env) + 1;
         refuse_co(client, "an unaligned atomic on the device", ops, 2, PANDO_RANGE);
     }
     ops[1] = fabric_write(AT, buffer, 8);
@@ -478,6 +478,8 @@ static void bad_ranges_co(struct client *client, uint8_t *buffer)
     bad_range_co(client, ENV_HOST_BYTES - 4, 8, buffer);
     bad_range_co(client, ENV_HOST_BYTES - 4096, 4097, buffer);
     bad_range_co(client, FABRIC_DEVICE - 4, 8, buffer);
+    if (client->env->ops->compute)
+        bad_range_co(client, FABRIC_DEVICE, 8, buffer);
     bad_range_co(client, FABRIC_DEVICE + ENV_DEVICE_BYTES - 4, 8, buffer);
     bad_range_co(client, UINT64_MAX - 3, 8, buffer);
     bad_range_co(client, UINT64_MAX, 1, buffer);
@@ -491,12 +493,12 @@ static void bad_client(struct client *client)
 
     /* The last good bytes are next to the first bad ones. */
     put_co(client, ENV_HOST_BYTES - 8, 1234);
-    put_co(client, FABRIC_DEVICE + ENV_DEVICE_BYTES - 8, 1234);
+    put_co(client, env_device(client->env) + ENV_DEVICE_BYTES - 8, 1234);
     put_co(client, fabric_window_first(client->fabric), 1234);
     bad_shapes_co(client, buffer);
     bad_ranges_co(client, buffer);
     CHECK_EQ_U64(get_co(client, ENV_HOST_BYTES - 8), 1234);
-    CHECK_EQ_U64(get_co(client, FABRIC_DEVICE + ENV_DEVICE_BYTES - 8), 1234);
+    CHECK_EQ_U64(get_co(client, env_device(client->env) + ENV_DEVICE_BYTES - 8), 1234);
     CHECK_EQ_U64(get_co(client, fabric_window_first(client->fabric)), 1234);
     free(buffer);
 }

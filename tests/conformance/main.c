@@ -1,7 +1,8 @@
 /*
  * conformance_fabric - one suite for the contract of fabric.h, on every backend.
  *
- *   conformance_fabric --list                          the backends compiled in
+ *   conformance_fabric --list                          the backends compiled in; with "-compute" the
+ *                                                      target is a compute node, else a memory node
  *   conformance_fabric --cases                         the cases
  *   conformance_fabric BACKEND [OPTION...] [CASE...]   all cases, or those named
  *     --seeds N   how many seeds each case is run with (sim); seed 0 is without chaos
@@ -47,12 +48,16 @@ static const struct suite_case *const all_cases[] = {
 };
 enum { GROUPS = sizeof(all_cases) / sizeof(all_cases[0]) };
 
-static const char *const known_backends[] = {"sim", "shm", "tcp", "verbs"};
+static const char *const known_backends[] = {
+    "sim", "shm", "tcp", "verbs", "sim-compute", "shm-compute", "tcp-compute", "verbs-compute",
+};
 enum { BACKENDS = sizeof(known_backends) / sizeof(known_backends[0]) };
 
 static const struct env_ops *backend_at(unsigned i)
 {
-    const struct env_ops *const compiled[BACKENDS] = {&env_sim, &env_shm, &env_tcp, &env_verbs};
+    const struct env_ops *const compiled[BACKENDS] = {
+        &env_sim,         &env_shm,         &env_tcp,         &env_verbs,
+        &env_sim_compute, &env_shm_compute, &env_tcp_compute, &env_verbs_compute};
     return compiled[i];
 }
 
@@ -83,6 +88,8 @@ static bool applies(const struct suite_case *test, const struct env_ops *ops)
     if ((test->flags & (CASE_SIM | CASE_CHAOS)) != 0 && !ops->simulated)
         return false;
     if ((test->flags & CASE_REAL) != 0 && ops->simulated)
+        return false;
+    if ((test->flags & CASE_COMPUTE) != 0 && !ops->compute)
         return false;
     return (test->flags & CASE_SECRET) == 0 || ops->has_secret;
 }

@@ -15,7 +15,7 @@ static void own_data_client(struct client *client)
 
     for (unsigned round = 1; round <= env_rounds(client->env, 50); round++) {
         uint64_t value = 2 * (uint64_t)round, next = value + 1;
-        uint64_t seen[3] = {0};
+        uint64_t seen[3] = {0}, device = at_device(client->env);
 
         pattern_fill(out, round, 0, sizeof(out));
         struct fabric_op ops[] = {
@@ -23,7 +23,7 @@ static void own_data_client(struct client *client)
             fabric_write(AT_FLAG, &value, 8),     fabric_faa(AT_FLAG, 1),
             fabric_read(AT_FLAG, &seen[0], 8),    fabric_write(AT_FLAG + 8, &value, 8),
             fabric_cas(AT_FLAG + 8, value, next), fabric_read(AT_FLAG + 8, &seen[1], 8),
-            fabric_write(AT_DEVICE, &next, 8),    fabric_read(AT_DEVICE, &seen[2], 8),
+            fabric_write(device, &next, 8),       fabric_read(device, &seen[2], 8),
         };
         CHECK_OK(fabric_submit_co(client->endpoint, ops, sizeof(ops) / sizeof(ops[0])));
         pattern_check(in, round, 0, sizeof(in));
@@ -164,7 +164,7 @@ static void flag_behind_data(struct env *env)
 
 static void flag_behind_data_device(struct env *env)
 {
-    flags_at(env, AT_DEVICE);
+    flags_at(env, at_device(env));
 }
 
 /* ---- a lock ---------------------------------------------------------------------------------- */
@@ -230,7 +230,7 @@ static void guarded_reset(struct client *client)
 
 static void read_behind_lock(struct env *env)
 {
-    const uint64_t locks[] = {AT_LOCK, AT_DEVICE};
+    const uint64_t locks[] = {AT_LOCK, at_device(env)};
     for (unsigned i = 0; i < 2; i++) {
         struct guarded_run run = {.lock = locks[i], .rounds = env_rounds(env, 30)};
         suite_clients(env, 1, guarded_reset, &run);

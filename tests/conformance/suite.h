@@ -16,6 +16,7 @@ enum {
     CASE_REAL = 4,        /* not there */
     CASE_SECRET = 8,      /* only where peers prove that they know a secret */
     CASE_NO_HANDLER = 16, /* the target serves no calls */
+    CASE_COMPUTE = 32,    /* only where the target is a compute node */
 };
 
 struct suite_case {
@@ -48,7 +49,11 @@ enum {
     AT_PROBE = 700 * 1024, /* nobody looks at what is here */
 };
 
-#define AT_DEVICE (FABRIC_DEVICE + 4096)
+/* On the device, where the target has one. */
+static inline uint64_t at_device(const struct env *env)
+{
+    return env_device(env) + 4096;
+}
 
 /* ---- clients that are connected -------------------------------------------------------------- */
 
@@ -107,6 +112,7 @@ enum suite_method {
     METHOD_SLEEP,      /* u64 ns: replies after that */
     METHOD_SIZE,       /* u32: so many bytes of pattern stream 0 */
     METHOD_IDENTITY,   /* who asks: struct fabric_identity */
+    METHOD_RENEW,      /* its window gets a new life soon after the reply */
     METHOD_REFUSALS,   /* how many clients it refused for its window, as a word */
     METHOD_FENCED,     /* struct fabric_identity: whether it is shut out, as a word */
     METHOD_SELF_READ,  /* struct self_range: fabric_self_read of it */

@@ -9,6 +9,7 @@ for name in counters kept refused error_state packets sleeping names no_ipv4 loc
     check "faults/$name" softroce_faults $name
 done
 conformance_fabric verbs || failed=1
+conformance_fabric verbs-compute || failed=1
 # As on a device that is not known to keep a READ behind an atomic.
 check fenced env PANDO_TEST_FENCE=1 conformance_fabric verbs own_effects_in_order read_behind_lock
 exit $failed
