@@ -163,9 +163,10 @@ struct pando_options {
      * nodes have to be started with --insecure-tcp. (What verbs moves by RDMA is never encrypted.) */
     int insecure_tcp;
 
-    /* Memory of this process that the other members of the pool reach directly, for engines that keep something
-     * there; it is taken at once (verbs: pinned). 0: none but what being called needs. INVALID with an embedded
-     * pool or peer_listen "none", or less than 128 KiB; NO_MEMORY if there is not as much. */
+    /* Memory of this process that the other members of the pool reach directly, for engines that
+     * keep something there; it is taken at once (verbs: pinned). 0: none but what being called
+     * needs. INVALID with an embedded pool or peer_listen "none", or less than 128 KiB; NO_MEMORY
+     * if there is not as much. */
     uint64_t window_bytes;
 };
 

@@ -196,6 +196,13 @@ enum pando_status fabric_fence_co(struct fabric_endpoint *endpoint,
     return endpoint->ops->fence_co(endpoint, ticket);
 }
 
+enum pando_status fabric_fence_own_co(struct fabric *fabric, struct fabric_identity dead)
+{
+    if (dead.member == 0 || dead.member >= FABRIC_MEMBERS_MAX)
+        return PANDO_INVALID;
+    return fabric->window == NULL ? PANDO_OK : fabric->ops->fence_own_co(fabric, dead);
+}
+
 void fabric_serve(struct fabric *fabric, fabric_handler handler, void *context)
 {
     fabric->handler = handler;

@@ -251,6 +251,11 @@ PANDO_MUST_CHECK enum pando_status fabric_seal_check_drop(const struct fabric *f
 PANDO_MUST_CHECK enum pando_status fabric_fence_co(struct fabric_endpoint *endpoint,
                                                    const struct fabric_ticket *ticket);
 
+/* The same at this process's own window, by itself: of an identity of which it has read on node 0
+ * that it is dead, which is as good as a ticket. OK also without a window. */
+PANDO_MUST_CHECK enum pando_status fabric_fence_own_co(struct fabric *fabric,
+                                                       struct fabric_identity dead);
+
 /* ---- calls ----------------------------------------------------------------------------------- */
 
 /* A request being served, on a task of a loop of the serving process. */
@@ -348,10 +353,10 @@ PANDO_MUST_CHECK enum pando_status fabric_self_write(struct fabric *fabric, uint
  * fabric_window_renew_co. Any thread. */
 bool fabric_window_stale(const struct fabric *fabric);
 
-/* Begins a new life of this process's window, with another id: every connection of others to it ends
- * (one's own endpoints do not), and they may connect anew. OK: nothing that came over one of them takes
- * effect any more. UNSUPPORTED: lists of others fail from now on, but one that is being executed may
- * still write (shm). TIMEOUT: a call is still running. */
+/* Begins a new life of this process's window, with another id: every connection of others to it
+ * ends (one's own endpoints do not), and they may connect anew. OK: nothing that came over one of
+ * them takes effect any more. UNSUPPORTED: lists of others fail from now on, but one that is being
+ * executed may still write (shm). TIMEOUT: a call is still running. */
 PANDO_MUST_CHECK enum pando_status fabric_window_renew_co(struct fabric *fabric);
 
 /* Whether this identity is shut out at this process's window. */

@@ -25,8 +25,9 @@ struct fabric_ops {
     enum pando_status (*self_read)(struct fabric *fabric, uint64_t offset, void *to, size_t size);
     enum pando_status (*self_write)(struct fabric *fabric, uint64_t offset, const void *from,
                                     size_t size);
-    /* Of a process that has a window: NULL, it has none. */
+    /* Of a process that has a window. */
     enum pando_status (*renew_co)(struct fabric *fabric);
+    enum pando_status (*fence_own_co)(struct fabric *fabric, struct fabric_identity dead);
     void (*close)(struct fabric *fabric);
     /* NULL: there are no files to read again, nothing is known. */
     enum pando_status (*reload)(struct fabric *fabric, char *text, size_t text_bytes);

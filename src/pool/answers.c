@@ -218,8 +218,12 @@ static enum pando_status check(const struct pool *pool, const struct fabric_requ
 }
 
 /* What is no table's. */
-static enum pando_status answer_own(uint16_t method)
+static enum pando_status answer_own(struct pool *pool, uint16_t method)
 {
+    if (method == POOL_OWN_FENCES) {
+        pool_fences_wake(pool);
+        return PANDO_OK;
+    }
     return method == POOL_OWN_BIND ? PANDO_OK : PANDO_UNSUPPORTED;
 }
 
@@ -230,7 +234,7 @@ static enum pando_status answer_co(struct pool *pool, struct fabric_request *req
     if (status != PANDO_OK)
         return status;
     if (head.table == 0)
-        return answer_own(head.method);
+        return answer_own(pool, head.method);
     struct pool_answer *answer = enter(pool, head.table);
     if (answer == NULL)
         return PANDO_STALE;

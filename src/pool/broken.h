@@ -17,10 +17,11 @@ struct pool_broken {
     bool redo;       /* member-recovery (R14): locks are released before the intents are redone */
     bool kept;       /* member-recovery (R14), intent-first (R18): without a memory node the others'
                       * locks are all released, also those that its intents may name */
-    bool grace;      /* stale-read-limit (R22): freed memory is used again at once ... */
-    bool floor;      /* stale-read-limit (R22): ... and versions begin anew with it */
-    bool old_reads;  /* stale-read-limit (R22): what a READ brought is believed however old it is */
-    bool refusals;   /* a put that got no memory is acknowledged */
+    bool window_fence; /* member-recovery (R14): windows that hold something are not waited for */
+    bool grace;        /* stale-read-limit (R22): freed memory is used again at once ... */
+    bool floor;        /* stale-read-limit (R22): ... and versions begin anew with it */
+    bool old_reads; /* stale-read-limit (R22): what a READ brought is believed however old it is */
+    bool refusals;  /* a put that got no memory is acknowledged */
 };
 
 /* All false outside of `pando check --break`. Of the whole process: set before any pool is joined. */

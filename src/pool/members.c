@@ -521,9 +521,11 @@ enum pando_status pool_member_start(struct pool *pool)
     } tasks[] = {{heartbeat_task, &pool->beating},
                  {monitor_task, &pool->watching},
                  {return_task, &pool->returning},
-                 {grant_task, &pool->granting}};
+                 {grant_task, &pool->granting},
+                 {pool_fences_task, &pool->fencing_own}};
+    size_t count = sizeof(tasks) / sizeof(tasks[0]) - (pool_own_window_bytes(pool) == 0);
     enum pando_status status = PANDO_OK;
-    for (size_t i = 0; i < sizeof(tasks) / sizeof(tasks[0]) && status == PANDO_OK; i++) {
+    for (size_t i = 0; i < count && status == PANDO_OK; i++) {
         *tasks[i].runs = true;
         status = rt_spawn(rt_loop_self(), tasks[i].task, pool);
         *tasks[i].runs = status == PANDO_OK;
@@ -585,6 +587,8 @@ bool pool_member_end_co(struct pool *pool)
                  give_up_memory_co(pool);
     pool->left = true;
     await_end_co(pool, &pool->beating);
+    pool_fences_wake(pool);
+    await_end_co(pool, &pool->fencing_own);
     /* A slot that stays is recovered by the others, memory and all. */
     return given && !pool_fenced(pool);
 }

@@ -69,6 +69,16 @@ void pool_answers_end_co(struct pool *pool);
 PANDO_MUST_CHECK enum pando_status pool_answer_self_co(struct pool_session *session, uint16_t table,
                                                        struct fabric_request *request);
 
+/* window_fences.c: fences the dead one at members' windows. AGAIN: one that holds something in its
+ * window has not done so yet. */
+PANDO_MUST_CHECK enum pando_status pool_fence_windows_co(struct pool_session *session,
+                                                         const struct fabric_ticket *dead);
+
+/* A member's own part in that, on the loop that joined; and that there is something to do. Any
+ * thread. */
+void pool_fences_task(void *pool);
+void pool_fences_wake(struct pool *pool);
+
 /* wishes.c: grants what others have wished of this member. */
 void pool_wishes_serve_co(struct pool *pool);
 

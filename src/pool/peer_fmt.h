@@ -8,9 +8,9 @@
  *
  * Table 0 is no table: what is called for is the pool's own (enum pool_own_method), without bodies.
  *
- * The window of a member: its first 32 KiB are the fabric's (window_fmt.h), the next 32 KiB the pool's,
- * which uses nothing of them yet. All behind these are the engines', in slabs of 64 KiB that lie at the
- * same offsets in every window.
+ * The window of a member: its first 32 KiB are the fabric's (window_fmt.h), the next 32 KiB the
+ * pool's, which uses nothing of them yet. All behind these are the engines', in slabs of 64 KiB
+ * that lie at the same offsets in every window.
  *
  * The reply has a status of its own: what the fabric reports is then always the fabric's, and FENCED
  * on the other side is not taken for our own.
@@ -30,6 +30,7 @@ enum {
 
 enum pool_own_method {
     POOL_OWN_BIND = 1, /* OK: this endpoint leads to the member called, in that incarnation */
+    POOL_OWN_FENCES,   /* look for members that have to be fenced at the own window */
 };
 
 struct pool_peer_request {

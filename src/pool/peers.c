@@ -1,10 +1,10 @@
 /*
  * peers.c - endpoints to other members, and calls over them; lists are in member_lists.c.
  *
- * A session has one endpoint to each member that it has called, or sent a list to. It belongs to one incarnation of that
- * member: whoever asks for another looks into the members' table, and takes the endpoint's place there
- * when the new one is found alive. Connecting again also looks there first, so that a member that is
- * gone is known to be.
+ * A session has one endpoint to each member that it has called, or sent a list to. It belongs to one
+ * incarnation of that member: whoever asks for another looks into the members' table, and takes the
+ * endpoint's place there when the new one is found alive. Connecting again also looks there first, so
+ * that a member that is gone is known to be.
  *
  * A member may live and swallow what is sent to it, and connecting then takes seconds. Only the first try is
  * waited for. After one that failed the next is made by a task of its own, which callers do not wait for, and

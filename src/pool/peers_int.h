@@ -1,5 +1,6 @@
 /*
- * peers_int.h - a session's endpoints to members (peers.c), for the calls and lists that go over them.
+ * peers_int.h - a session's endpoints to members (peers.c), for the calls and lists that go over
+ * them.
  */
 #ifndef POOL_PEERS_INT_H
 #define POOL_PEERS_INT_H

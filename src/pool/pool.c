@@ -101,6 +101,8 @@ enum pando_status pool_join_co(struct fabric *fabric, const struct pool_options 
     }
     rt_waitq_init(&pool->wake);
     rt_waitq_init(&pool->ended);
+    rt_waitq_init(&pool->fences_wake);
+    rt_waitq_init(&pool->holding);
     pool_answers_init(pool);
 
     enum pando_status status = introduce_co(pool, options->name == NULL ? "" : options->name,

@@ -26,6 +26,8 @@
  *  128  8  drops: goes up whenever a table begins to be dropped (node 0 only; drop.c)
  *  136  8  epoch: up by 2 whenever a node's window is replaced; odd meanwhile (node 0 only; windows.c)
  *  144  8  deaths: goes up whenever a dead member has been recovered (node 0 only)
+ *  152  8  fences: goes up whenever members that hold something in their windows have to look for
+ *          those that are dead (node 0 only; window_fences.c)
  *
  * heartbeat word: state 8, incarnation 16, counter 40 (from the high end)
  *   0 free, 1 joining, 2 alive, 3 fenced: being recovered; the counter then is the recoverer's
@@ -39,10 +41,12 @@
  *  176  8  drops seen: bit 63 says that it keeps this word, bit 62 that no list of its that was about
  *          these tables has an unknown outcome (rule failed-lists-linger), the rest is the latest count of
  *          drops whose tables it does not use any more
- *  184  8  of a member that is there, fences: what its window has for engines, in slabs of 64 KiB, 23
- *          (bits 40 to 62); others, which an older program knows nothing of, are 0
- *          of a dead one, missing: of a partial recovery, a bit for each memory node (0 to 63) that it
- *          has not come to yet
+ *  184  8  of a member that is there, fences: bit 63 says that it holds something in its window; what
+ *          that has for engines, in slabs of 64 KiB, 23 (bits 40 to 62); and the count of fences that
+ *          it has come to 40 (the rest). 0 of an older program's member, which holds nothing, but does
+ *          not wait for those that do: the first engine that does raises the format's version.
+ *          Of a dead member, missing: of a partial recovery, a bit for each memory node (0 to 63) that
+ *          it has not come to yet
  *  192 64  wishes: what members who cannot call it want of it; a word each, 0 if none: table 16,
  *          member 16, incarnation 16 (from bit 47 down; wishes.c)
  *
@@ -107,6 +111,7 @@ enum {
     POOL_DROPS = 128, /* offsets from the first byte of the users */
     POOL_EPOCH = 136,
     POOL_DEATHS = 144,
+    POOL_FENCES = 152,
     POOL_HEARTBEATS = 4096,
     POOL_RECORDS = POOL_HEARTBEATS + POOL_MEMBERS * 8,
     POOL_RECORD_BYTES = 256,
@@ -222,20 +227,28 @@ static inline struct pool_uses pool_uses_unpack(uint64_t word)
 
 /* What a member says about its window. */
 struct pool_fences {
+    bool holds;     /* engines keep something of the pool there */
     uint64_t slabs; /* of POOL_SLAB_BYTES, for engines */
+    uint64_t count; /* of fences: all that were called for by then are in force there */
 };
 
 enum { POOL_FENCES_SLABS_SHIFT = 40, POOL_FENCES_SLABS_MAX = (1 << 23) - 1 };
+#define POOL_FENCES_HOLDS ((uint64_t)1 << 63)
 
 static inline uint64_t pool_fences_pack(struct pool_fences fences)
 {
     uint64_t slabs = fences.slabs > POOL_FENCES_SLABS_MAX ? POOL_FENCES_SLABS_MAX : fences.slabs;
-    return slabs << POOL_FENCES_SLABS_SHIFT;
+    return (fences.holds ? POOL_FENCES_HOLDS : 0) | slabs << POOL_FENCES_SLABS_SHIFT |
+           (fences.count & (((uint64_t)1 << POOL_FENCES_SLABS_SHIFT) - 1));
 }
 
 static inline struct pool_fences pool_fences_unpack(uint64_t word)
 {
-    return (struct pool_fences){.slabs = word >> POOL_FENCES_SLABS_SHIFT & POOL_FENCES_SLABS_MAX};
+    return (struct pool_fences){
+        .holds = (word & POOL_FENCES_HOLDS) != 0,
+        .slabs = word >> POOL_FENCES_SLABS_SHIFT & POOL_FENCES_SLABS_MAX,
+        .count = word & (((uint64_t)1 << POOL_FENCES_SLABS_SHIFT) - 1),
+    };
 }
 
 static inline uint64_t pool_wish_pack(uint16_t table, struct fabric_identity from)

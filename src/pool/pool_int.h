@@ -63,6 +63,13 @@ struct pool {
     struct rt_waitq wake;     /* ends the member tasks' sleep when leaving */
     struct rt_waitq ended;    /* one of them */
 
+    /* window_fences.c */
+    bool fencing_own;     /* its task runs */
+    uint64_t fences_seen; /* that task's: the count on node 0 that it has come to */
+    atomic_bool hold_wanted, holds, fences_asked;
+    struct rt_waitq fences_wake; /* its sleep */
+    struct rt_waitq holding;     /* it has come to hold */
+
     struct rt_latch latch; /* sessions */
     struct list sessions;
     struct pool_stock *stock;

@@ -3,8 +3,9 @@
  *
  *   0  node 0 confirms that it has stood still for its lease (rule fence-ticket)
  *   1  its heartbeat: alive (or joining) to fenced, by CAS from the very word that stood still
- *   2  fenced, with a ticket that node 0 gives once the word says fenced, at every memory node, and at
- *      every living member that can be reached
+ *   2  fenced, with a ticket that node 0 gives once the word says fenced, at every memory node; at
+ *      the window of every living member that holds something there; and at those of others that
+ *      can be reached (window_fences.c)
  *   3  its intents whose home lock it still holds are redone; then its guards (intent_fmt.h) are cleared
  *   4  its locks are released, and marked: a holder died here (rule lock-word)
  *   5  its memory is swept
@@ -42,7 +43,6 @@
 #include "pool/intent.h"
 #include "pool/kept.h"
 #include "pool/members_int.h"
-#include "pool/peer_fmt.h"
 #include "pool/pool_int.h"
 
 /* An intent is read whole. */
@@ -142,115 +142,6 @@ static enum pando_status show_progress_co(struct recovery *recovery, enum pool_m
 
 /* ---- 2: fencing ------------------------------------------------------------------------------ */
 
-/* Members' windows hold nothing of the pool, and what they do when they are called they do in their own
- * name: a call of the dead that is served late is one whose outcome nobody knows. They are fenced so that
- * this ends soon. One that cannot be reached, behind a firewall say, must not keep us from recovering. */
-struct fencing {
-    struct rt_task *waiter; /* NULL: it has gone on */
-    unsigned left;
-};
-
-struct window_fence {
-    struct fencing *fencing;
-    struct pool_session *session;
-    struct fabric_ticket dead;
-    struct pool_member member;
-};
-
-static enum pando_status fence_member_window_co(struct fabric *fabric,
-                                                const struct fabric_ticket *dead,
-                                                const struct pool_member *member)
-{
-    struct fabric_endpoint *endpoint;
-    enum pando_status status =
-        fabric_add_peer(fabric, member->record.node, FABRIC_COMPUTE, member->record.location);
-    if (status == PANDO_OK)
-        status = fabric_connect_co(fabric, member->record.node, &endpoint);
-    if (status != PANDO_OK)
-        return status;
-    status = fabric_fence_co(endpoint, dead);
-    fabric_disconnect_co(endpoint);
-    return status;
-}
-
-static void window_fence_task(void *arg)
-{
-    struct window_fence *fence = arg;
-    struct fencing *fencing = fence->fencing;
-    enum pando_status status =
-        fence_member_window_co(fence->session->pool->fabric, &fence->dead, &fence->member);
-    if (status != PANDO_OK)
-        log_info("a member could not be told of a dead one",
-                 log_u64("member", fence->member.member), log_u64("dead", fence->dead.who.member),
-                 log_status("status", status));
-    if (--fence->session->fencing == 0)
-        rt_waitq_wake_all(&fence->session->ended);
-    free(fence);
-    if (--fencing->left > 0)
-        return;
-    if (fencing->waiter != NULL)
-        rt_unpark(fencing->waiter);
-    else
-        free(fencing);
-}
-
-static bool has_window(const struct recovery *recovery, const struct pool_member *member)
-{
-    return member->beat.state == POOL_ALIVE && member->record.location[0] != '\0' &&
-           member->record.node >= POOL_COMPUTE_FIRST && member->member != recovery->dead.member;
-}
-
-static enum pando_status window_fence_start(struct recovery *recovery, struct fencing *fencing,
-                                            const struct pool_member *member)
-{
-    struct window_fence *fence = malloc(sizeof(*fence));
-    if (fence == NULL)
-        return PANDO_NO_MEMORY;
-    *fence = (struct window_fence){.fencing = fencing,
-                                   .session = recovery->session,
-                                   .dead = recovery->ticket,
-                                   .member = *member};
-    enum pando_status status = rt_spawn(rt_loop_self(), window_fence_task, fence);
-    if (status != PANDO_OK) {
-        free(fence);
-        return status;
-    }
-    fencing->left++;
-    recovery->session->fencing++;
-    return PANDO_OK;
-}
-
-/* For a lease at the most; the tasks then go on by themselves. */
-static void fencing_wait_co(struct recovery *recovery, struct fencing *fencing)
-{
-    uint64_t deadline_ns = rt_now_ns() + recovery->pool->lease_ns;
-    fencing->waiter = rt_task_self();
-    while (fencing->left > 0 && rt_now_ns() < deadline_ns)
-        (void)rt_park_co(deadline_ns);
-    fencing->waiter = NULL;
-    if (fencing->left == 0)
-        free(fencing);
-}
-
-static enum pando_status fence_windows_co(struct recovery *recovery)
-{
-    unsigned count = 0;
-    struct fencing *fencing = calloc(1, sizeof(*fencing));
-    struct pool_member *members = malloc(POOL_MEMBERS * sizeof(*members));
-    enum pando_status status = fencing == NULL || members == NULL ? PANDO_NO_MEMORY : PANDO_OK;
-
-    if (status == PANDO_OK)
-        status = pool_members_co(recovery->session, members, POOL_MEMBERS, &count);
-    for (unsigned i = 0; i < count && status == PANDO_OK; i++) {
-        if (has_window(recovery, &members[i]))
-            status = window_fence_start(recovery, fencing, &members[i]);
-    }
-    free(members);
-    if (fencing != NULL)
-        fencing_wait_co(recovery, fencing);
-    return status;
-}
-
 /* Tickets for everybody that is being recovered: the dead one, and with it all its former recoverers that
  * are not gone, however many there were. One that is gone meanwhile was fenced everywhere. */
 struct tickets {
@@ -322,7 +213,8 @@ static enum pando_status fence_co(struct recovery *recovery)
     if (status == PANDO_OK)
         status = fence_nodes_co(recovery, tickets);
     free(tickets);
-    return status == PANDO_OK ? fence_windows_co(recovery) : status;
+    return status == PANDO_OK ? pool_fence_windows_co(recovery->session, &recovery->ticket)
+                              : status;
 }
 
 /* ---- 3: intents ------------------------------------------------------------------------------ */

@@ -46,7 +46,7 @@ static uint64_t number_of(const char *text, const char *name)
     return 0;
 }
 
-/* What one group leaves; UINT64_MAX without a limit. Pages of files give way, if nobody uses them. */
+/* What one group leaves; UINT64_MAX without a limit. Pages of files that nobody uses give way. */
 static uint64_t room_of_group(const struct group_kind *kind, const char *group)
 {
     char path[PATH_BYTES], text[TEXT_BYTES];

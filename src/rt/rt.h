@@ -276,8 +276,8 @@ struct rt_usage {
 void rt_usage(struct rt_usage *out);
 int rt_process_id(void);
 
-/* Bytes of memory that it may still take, as far as the machine and its control groups have some now;
- * UINT64_MAX where the system does not tell. Any thread. */
+/* Bytes of memory that it may still take, as far as the machine and its control groups have some
+ * now; UINT64_MAX where the system does not tell. Any thread. */
 uint64_t rt_memory_free(void);
 
 /* Gives memory that was freed back to the system where that is possible. */

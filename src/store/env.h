@@ -28,9 +28,9 @@ struct env_options {
     bool insecure_tcp;       /* and no TLS elsewhere either: credentials.h */
     const char *tls_ca, *tls_cert, *tls_key;
 
-    /* The window of this process, or of each simulated compute node: its memory is taken at open. 0: a
-     * small one, for being called alone. INVALID: less than ENV_WINDOW_BYTES_MIN, or nobody could reach
-     * it; NO_MEMORY: more than there is. */
+    /* The window of this process, or of each simulated compute node: its memory is taken at open.
+     * 0: a small one, for being called alone. INVALID: less than ENV_WINDOW_BYTES_MIN, or nobody
+     * could reach it; NO_MEMORY: more than there is. */
     uint64_t window_bytes;
 
     /* Where other members call this process. tcp, verbs: HOST:PORT to listen at, and to tell them; NULL:

@@ -1,9 +1,10 @@
 /*
- * env.h - what a conformance case runs in: a target (node 0), which is a memory node or a compute node,
- * client processes, and the faults a case may make. Hides whether all that is simulated or real.
+ * env.h - what a conformance case runs in: a target (node 0), which is a memory node or a compute
+ * node, client processes, and the faults a case may make. Hides whether all that is simulated or
+ * real.
  *
- * A compute node's window has no on-chip part and goes with its process, which is told its node id after it
- * has opened it, as members are.
+ * A compute node's window has no on-chip part and goes with its process, which is told its node id
+ * after it has opened it, as members are.
  *
  * A case's main function runs outside of every loop and starts client tasks with env_run; these run
  * at the same time, each on a loop of its own (a thread, or a loop of a simulated machine). On the
@@ -158,8 +159,8 @@ static inline void env_kill_target(struct env *env)
     env->ops->kill_target(env);
 }
 
-/* A new process at the same location, with the window of the dead one if that is a memory node's, else
- * with an empty one; it serves. */
+/* A new process at the same location, with the window of the dead one if that is a memory node's,
+ * else with an empty one; it serves. */
 static inline void env_restart_target(struct env *env)
 {
     env->ops->restart_target(env);

@@ -63,20 +63,40 @@ static enum env_end expected_end(const struct client *client)
     return client->env->ops->fence_kills ? ENV_END_DEAD : ENV_END_FENCED;
 }
 
-static void fence_paused_client(struct client *client)
+/* The target does it by itself. */
+static enum pando_status fence_own_co(struct fabric_endpoint *endpoint, struct fabric_identity dead)
+{
+    return fabric_call_co(endpoint, METHOD_FENCE_OWN, slice_of(&dead, sizeof(dead)), NULL, 0, NULL);
+}
+
+typedef enum pando_status (*fence_fn)(struct fabric_endpoint *endpoint,
+                                      struct fabric_identity dead);
+
+static void fence_paused_by_co(struct client *client, fence_fn how)
 {
     struct range range;
 
     wait_for_writer_co(client);
     env_writer_pause_co(client->env);
-    CHECK_OK(fence_co(client->endpoint, WRITER));
+    CHECK_OK(how(client->endpoint, WRITER));
     range_read_co(client, &range);
-    CHECK_OK(fence_co(client->endpoint, WRITER)); /* once more is no harm */
+    CHECK_OK(how(client->endpoint, WRITER)); /* once more is no harm */
     expect_same_co(client, &range);
     env_writer_resume_co(client->env);
     expect_frozen_co(client, &range);
     CHECK(env_writer_end_co(client->env) == expected_end(client));
     expect_same_co(client, &range);
+}
+
+static void fence_paused_client(struct client *client)
+{
+    fence_paused_by_co(client, fence_co);
+}
+
+static void fence_own_client(struct client *client)
+{
+    fence_paused_by_co(client, fence_own_co);
+    CHECK_STATUS(fence_own_co(client->endpoint, (struct fabric_identity){0, 1}), PANDO_INVALID);
 }
 
 /* It does not have to be paused: a fence cuts off whoever is at it. */
@@ -181,6 +201,11 @@ static void fence_paused_peer(struct env *env)
     env_kill_target(env);
     env_restart_target(env);
     expect_entries(env);
+}
+
+static void fence_by_owner(struct env *env)
+{
+    fence(env, fence_own_client);
 }
 
 static void fence_running_peer(struct env *env)
@@ -306,6 +331,7 @@ static void fencing_check_can_fail(struct env *env)
 
 const struct suite_case fencing_cases[] = {
     {.name = "fence_paused_peer", .run = fence_paused_peer},
+    {.name = "fence_by_owner", .run = fence_by_owner},
     {.name = "fence_running_peer", .run = fence_running_peer},
     {.name = "fence_dead_peer", .run = fence_dead_peer},
     {.name = "fence_absent_peer", .run = fence_absent_peer},

@@ -162,6 +162,14 @@ static enum pando_status serve_refusals(struct fabric *fabric, struct fabric_req
     return PANDO_OK;
 }
 
+static enum pando_status serve_fence_own(struct fabric *fabric, struct fabric_request *request)
+{
+    struct fabric_identity dead;
+    if (!body_is(request, &dead, sizeof(dead)))
+        return PANDO_INVALID;
+    return fabric_fence_own_co(fabric, dead);
+}
+
 static void renew_task(void *arg)
 {
     struct fabric *fabric = arg;
@@ -193,6 +201,8 @@ enum pando_status suite_handler(void *context, struct fabric_request *request)
         return serve_refusals(fabric, request);
     case METHOD_FENCED:
         return serve_fenced(fabric, request);
+    case METHOD_FENCE_OWN:
+        return serve_fence_own(fabric, request);
     case METHOD_SELF_READ:
         return serve_self_read(fabric, request);
     case METHOD_SELF_WRITE:

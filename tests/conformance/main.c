@@ -1,8 +1,8 @@
 /*
  * conformance_fabric - one suite for the contract of fabric.h, on every backend.
  *
- *   conformance_fabric --list                          the backends compiled in; with "-compute" the
- *                                                      target is a compute node, else a memory node
+ *   conformance_fabric --list                          the backends compiled in; where the target is
+ *                                                      a compute node, with "-compute"
  *   conformance_fabric --cases                         the cases
  *   conformance_fabric BACKEND [OPTION...] [CASE...]   all cases, or those named
  *     --seeds N   how many seeds each case is run with (sim); seed 0 is without chaos

@@ -99,8 +99,8 @@ static uint64_t refusals_co(struct client *client)
     return refusals;
 }
 
-/* Refused by the target itself; who expects none is let in. Compute nodes let everybody in: their windows
- * come and go. */
+/* Refused by the target itself; who expects none is let in. Compute nodes let everybody in: their
+ * windows come and go. */
 static void window_client(struct client *client)
 {
     uint64_t window = fabric_endpoint_window(client->endpoint);

@@ -115,6 +115,7 @@ enum suite_method {
     METHOD_RENEW,      /* its window gets a new life soon after the reply */
     METHOD_REFUSALS,   /* how many clients it refused for its window, as a word */
     METHOD_FENCED,     /* struct fabric_identity: whether it is shut out, as a word */
+    METHOD_FENCE_OWN,  /* struct fabric_identity: fabric_fence_own_co of it */
     METHOD_SELF_READ,  /* struct self_range: fabric_self_read of it */
     METHOD_SELF_WRITE, /* u64 offset, bytes: fabric_self_write */
     METHOD_SELF_FAA,   /* struct self_faa: by an endpoint to itself; the old value */

@@ -1,6 +1,6 @@
 /*
- * One-sided lists from member to member: what they do, where they may go, several at once, a member that
- * cannot be reached, and that none reaches a later life of a member.
+ * One-sided lists from member to member: what they do, where they may go, several at once, a member
+ * that cannot be reached, and that none reaches a later life of a member.
  */
 #include "pool/member_lists.h"
 #include "pool/peer_fmt.h"
@@ -185,8 +185,8 @@ static void test_at_once_co(struct actor *a, struct actor *b, struct actor *c)
 
 /* ---- later lives ----------------------------------------------------------------------------- */
 
-/* A list on its way to a member that leaves and joins again, with the same process and slot, is lost; and
- * nothing that was connected leads to the new one. */
+/* A list on its way to a member that leaves and joins again, with the same process and slot, is
+ * lost; and nothing that was connected leads to the new one. */
 static void test_rejoined_co(struct actor *a, struct actor *b)
 {
     struct fabric_identity former = b->identity;

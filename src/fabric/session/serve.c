@@ -114,17 +114,21 @@ static enum pando_status fence_co(struct connection_server *server, struct fabri
     return status;
 }
 
+enum pando_status connection_own_fence_co(struct connection_server *server,
+                                          const struct window *window, struct fabric_identity dead)
+{
+    if (server != NULL)
+        return fence_co(server, dead);
+    window_fence(window, dead);
+    return PANDO_OK;
+}
+
 enum pando_status connection_self_fence_co(struct fabric *fabric, struct connection_server *server,
                                            const struct window *window,
                                            const struct fabric_ticket *ticket)
 {
     enum pando_status status = fabric_fence_check(fabric, ticket);
-    if (status != PANDO_OK)
-        return status;
-    if (server != NULL)
-        return fence_co(server, ticket->who);
-    window_fence(window, ticket->who);
-    return PANDO_OK;
+    return status == PANDO_OK ? connection_own_fence_co(server, window, ticket->who) : status;
 }
 
 static void fence_task(void *arg)

@@ -142,7 +142,11 @@ struct connection_filter {
 PANDO_MUST_CHECK enum pando_status connection_drop_co(struct connection_server *server,
                                                       const struct connection_filter *filter);
 
-/* A process fences somebody at its own window, which it may not serve to others: server NULL then. */
+/* A process fences somebody at its own window, which it may not serve to others: server NULL then.
+ * With a ticket, or because it knows. */
+PANDO_MUST_CHECK enum pando_status connection_own_fence_co(struct connection_server *server,
+                                                           const struct window *window,
+                                                           struct fabric_identity dead);
 PANDO_MUST_CHECK enum pando_status connection_self_fence_co(struct fabric *fabric,
                                                             struct connection_server *server,
                                                             const struct window *window,

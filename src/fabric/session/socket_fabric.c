@@ -113,6 +113,12 @@ enum pando_status socket_fabric_renew_co(struct fabric *base)
     return fabric->server == NULL ? PANDO_OK : connection_drop_co(fabric->server, &filter);
 }
 
+enum pando_status socket_fabric_fence_own_co(struct fabric *base, struct fabric_identity dead)
+{
+    struct socket_fabric *fabric = socket_fabric_of(base);
+    return connection_own_fence_co(fabric->server, &fabric->window, dead);
+}
+
 enum pando_status socket_fabric_reload(struct fabric *fabric, char *text, size_t text_bytes)
 {
     return credentials_reload(socket_fabric_of(fabric)->credentials, text, text_bytes);

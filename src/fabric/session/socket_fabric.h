@@ -52,6 +52,7 @@ bool socket_fabric_reused(const struct fabric *fabric);
 
 /* For tables of operations. */
 enum pando_status socket_fabric_renew_co(struct fabric *fabric);
+enum pando_status socket_fabric_fence_own_co(struct fabric *fabric, struct fabric_identity dead);
 enum pando_status socket_fabric_add_peer(struct fabric *fabric, uint16_t node,
                                          enum fabric_target target, const char *location);
 enum pando_status socket_fabric_reload(struct fabric *fabric, char *text, size_t text_bytes);

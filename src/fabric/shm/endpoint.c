@@ -138,6 +138,15 @@ static enum pando_status shm_call_co(struct fabric_endpoint *base, uint16_t meth
                               reply_size);
 }
 
+static enum pando_status shm_fence_own_co(struct fabric *base, struct fabric_identity dead)
+{
+    struct shm_fabric *fabric = shm_fabric_of(base);
+    struct shm_server *server = atomic_load_explicit(&fabric->server, memory_order_acquire);
+    if (server != NULL)
+        return shm_server_fence_co(server, dead);
+    return shm_fence_window_co(fabric, dead);
+}
+
 static enum pando_status shm_fence_co(struct fabric_endpoint *base,
                                       const struct fabric_ticket *ticket)
 {
@@ -150,12 +159,7 @@ static enum pando_status shm_fence_co(struct fabric_endpoint *base,
         return shm_socket_call_co(shm_endpoint_of(base), SHM_FENCE, 0,
                                   slice_of(&fence, sizeof(fence)), NULL, 0, &reply_size);
     enum pando_status status = fabric_fence_check(&fabric->base, ticket);
-    if (status != PANDO_OK)
-        return status;
-    struct shm_server *server = atomic_load_explicit(&fabric->server, memory_order_acquire);
-    if (server != NULL)
-        return shm_server_fence_co(server, ticket->who);
-    return shm_fence_window_co(fabric, ticket->who);
+    return status == PANDO_OK ? shm_fence_own_co(&fabric->base, ticket->who) : status;
 }
 
 /* ---- the window, and the table --------------------------------------------------------------- */
@@ -193,5 +197,6 @@ const struct fabric_ops shm_fabric_ops = {
     .self_read = shm_self_read,
     .self_write = shm_self_write,
     .renew_co = shm_renew_co,
+    .fence_own_co = shm_fence_own_co,
     .close = shm_close,
 };

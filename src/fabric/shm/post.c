@@ -54,8 +54,8 @@ static void deferred_add(struct shm_endpoint *endpoint, struct fabric_list *list
     endpoint->deferred_end = &list->next;
 }
 
-/* Windows of compute nodes may begin a new life under the feet of who has mapped them. What was read
- * counts only if that had not begun afterwards. */
+/* Windows of compute nodes may begin a new life under the feet of who has mapped them. What was
+ * read counts only if that had not begun afterwards. */
 static bool same_life(const struct shm_endpoint *endpoint)
 {
     return endpoint->base.target != FABRIC_COMPUTE ||

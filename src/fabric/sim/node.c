@@ -212,6 +212,7 @@ const struct fabric_ops sim_fabric_ops = {
     .self_read = sim_self_read,
     .self_write = sim_self_write,
     .renew_co = sim_renew_co,
+    .fence_own_co = sim_fence_own_co,
     .close = sim_close,
 };
 

@@ -104,14 +104,19 @@ static void serve_task(void *arg)
         send_reply(rpc, status);
 }
 
+static void fence_at(struct machine *target, struct fabric_identity dead)
+{
+    window_fence(&target->window, dead);
+    if (!target->process->net->options.chaos.no_fencing)
+        sim_transfers_fence(target, dead);
+}
+
 static enum pando_status serve_fence(struct rpc *rpc)
 {
     enum pando_status status = fabric_fence_check(&rpc->target->process->base, &rpc->ticket);
     if (status != PANDO_OK)
         return status;
-    window_fence(&rpc->target->window, rpc->ticket.who);
-    if (!rpc->net->options.chaos.no_fencing)
-        sim_transfers_fence(rpc->target, rpc->ticket.who);
+    fence_at(rpc->target, rpc->ticket.who);
     return PANDO_OK;
 }
 
@@ -278,6 +283,15 @@ enum pando_status sim_fence_co(struct fabric_endpoint *base, const struct fabric
     enum pando_status status = rpc_wait_co(rpc);
     rpc_release(rpc);
     return status;
+}
+
+enum pando_status sim_fence_own_co(struct fabric *fabric, struct fabric_identity dead)
+{
+    struct process *process = container_of(fabric, struct process, base);
+    if (process->dead)
+        return PANDO_BROKEN;
+    fence_at(process->machine, dead);
+    return PANDO_OK;
 }
 
 enum pando_status sim_call_co(struct fabric_endpoint *base, uint16_t method, struct slice body,

@@ -191,6 +191,7 @@ enum pando_status sim_call_co(struct fabric_endpoint *endpoint, uint16_t method,
                               void *reply, uint32_t reply_capacity, uint32_t *reply_size);
 enum pando_status sim_fence_co(struct fabric_endpoint *endpoint,
                                const struct fabric_ticket *ticket);
+enum pando_status sim_fence_own_co(struct fabric *fabric, struct fabric_identity dead);
 void sim_rpcs_of_dead(struct process *process);
 void sim_rpcs_destroy(struct fabric_sim *net);
 

@@ -88,6 +88,7 @@ const struct fabric_ops tcp_fabric_ops = {
     .self_read = tcp_self_read,
     .self_write = tcp_self_write,
     .renew_co = socket_fabric_renew_co,
+    .fence_own_co = socket_fabric_fence_own_co,
     .close = tcp_close,
     .reload = socket_fabric_reload,
     .trouble = socket_fabric_trouble,

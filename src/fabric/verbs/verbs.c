@@ -121,6 +121,7 @@ const struct fabric_ops verbs_fabric_ops = {
     .self_read = verbs_self_read,
     .self_write = verbs_self_write,
     .renew_co = socket_fabric_renew_co,
+    .fence_own_co = socket_fabric_fence_own_co,
     .close = verbs_close,
     .reload = socket_fabric_reload,
     .trouble = socket_fabric_trouble,

@@ -212,7 +212,7 @@ err_close:
     return status;
 }
 
-/* ---- windows whose memory is taken at once ---------------------------------------------------- */
+/* ---- windows whose memory is taken at once --------------------------------------------------- */
 
 /* The pages that the kernel cannot give are missing now, and not when somebody writes to them. */
 static bool pages_take(const struct window *window)

@@ -56,8 +56,8 @@ PANDO_MUST_CHECK enum pando_status window_map_file(struct window *window, const 
                                                    char *error, size_t error_bytes);
 
 /* The window of a server: the file at `path`, created or kept, or private memory when that is NULL.
- * NO_MEMORY, of one that is to be reserved: the machine, its control group or the file's folder has not
- * got as much. */
+ * NO_MEMORY, of one that is to be reserved: the machine, its control group or the file's folder has
+ * not got as much. */
 PANDO_MUST_CHECK enum pando_status window_map_served(struct window *window, const char *path,
                                                      enum window_open how, uint16_t node,
                                                      uint64_t host_bytes, uint64_t device_bytes,
