@@ -307,7 +307,8 @@ static enum pando_status holders_wait_co(struct pool_session *session, struct ho
         if (pause_ns < lease_ns / LOOKS_PER_LEASE_MIN)
             pause_ns *= 2;
     }
-    log_info("a dead member is not recovered before another one has shut it out of its window",
+    log_warn("nobody takes over from a dead member until others have shut it out of their windows: "
+             "those live, and have not done so in a lease",
              log_u64("waits_for", holders[0].member), log_u64("members", left));
     return PANDO_AGAIN;
 }
