@@ -39,7 +39,7 @@ void shm_attached_path(const char *location, int window_fd, bool huge, uint64_t 
 static void find_path(const struct shm_fabric *fabric, char path[SHM_ATTACHED_PATH_MAX])
 {
     shm_attached_path(fabric->base.location, fabric->window.fd, fabric->window.huge,
-                      window_id(&fabric->window), path);
+                      fabric->opened_id, path);
 }
 
 /* ---- what is there --------------------------------------------------------------------------- */
@@ -160,7 +160,7 @@ enum pando_status shm_attached_open(struct shm_fabric *fabric, char *error, size
         look_end(&found);
         return found.status;
     }
-    if (of_window(&found, window_id(&fabric->window)))
+    if (of_window(&found, fabric->opened_id))
         fabric->record = map(found.fd);
     else if (found.fd >= 0)
         (void)unlink(path);
@@ -213,7 +213,7 @@ static struct shm_attached_file *make(struct shm_fabric *fabric)
         return NULL;
     }
     file->version = ATTACHED_VERSION;
-    file->window = window_id(&fabric->window);
+    file->window = fabric->opened_id;
     file->boot = shm_boot_now();
     __atomic_store_n(&file->magic, ATTACHED_MAGIC, __ATOMIC_SEQ_CST);
     return file;
@@ -239,7 +239,7 @@ void shm_attached_close(struct shm_fabric *fabric, bool remove)
     find_path(fabric, path);
     struct found found;
     look(path, &found);
-    if (of_window(&found, window_id(&fabric->window)))
+    if (of_window(&found, fabric->opened_id))
         (void)unlink(path);
     look_end(&found);
 }

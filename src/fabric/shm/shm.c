@@ -138,6 +138,7 @@ static enum pando_status map_window(struct shm_fabric *fabric,
         status = refuse(error, error_bytes, PANDO_IO, "cannot stat the window's file");
         goto err_unmap;
     }
+    fabric->opened_id = window_id(&fabric->window);
     status = shm_attachments_open(fabric, error, error_bytes);
     if (status != PANDO_OK)
         goto err_unmap;

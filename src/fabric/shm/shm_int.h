@@ -38,6 +38,7 @@ struct shm_fabric {
     struct fabric base;
     struct window window;             /* its base is NULL when there is none */
     struct shm_attached *attached;    /* by member; NULL without a window: see fence.c */
+    uint64_t opened_id;               /* the window's when it was opened, which the record has */
     struct shm_attached_file *record; /* NULL: nobody has come yet, or it cannot be kept */
     bool unrecorded;                  /* it cannot, and that was said */
     struct shm_file file;             /* which file the window is */
