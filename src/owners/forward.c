@@ -338,6 +338,22 @@ struct step owners_forward_modify_co(struct owners_handle *self, uint64_t owner,
     return step;
 }
 
+/* ---- who takes over --------------------------------------------------------------------------- */
+
+enum pando_status owners_ask_taker_co(struct owners_handle *self, uint64_t taker, struct slice key)
+{
+    struct owners_scratch *scratch = owners_scratch_take(self);
+    uint32_t size;
+    if (scratch == NULL)
+        return PANDO_NO_MEMORY;
+    owners_count(&self->owners->forwarded);
+    enum pando_status status =
+        pool_call_co(self->session, map_identity(taker), self->owners->id, OWNERS_CALL_GET, key,
+                     scratch->bytes, POOL_INTENT_BYTES, &size);
+    owners_scratch_give(self, scratch);
+    return status;
+}
+
 /* ---- the rest -------------------------------------------------------------------------------- */
 
 struct step owners_forward_flush_co(struct owners_handle *self, uint64_t owner)

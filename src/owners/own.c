@@ -195,35 +195,53 @@ static struct step accept_co(struct owners_handle *self, struct map *map)
     return step_of(owners_map_install_co(self, map));
 }
 
-/* Whether all partitions of a dead owner are ours to take over already; and whether those who are
- * to take over others of them are gone. It may have been given partitions, after its death, that
- * nobody is to take over yet. */
+/* Whether all partitions of a dead owner are ours to take over already; and who is to take over others of them
+ * and lives (0: nobody). It may have been given partitions, after its death, that nobody is to take over yet. */
 static enum pando_status takers_co(struct owners_handle *self, const struct map *map, uint64_t dead,
-                                   bool *ours, bool *gone)
+                                   bool *ours, uint64_t *living)
 {
     uint64_t me = owners_self(self->owners), known = 0;
     enum pando_status status = PANDO_OK;
-    *ours = *gone = true;
-    for (uint32_t i = 0; i < map->count && *gone && status == PANDO_OK; i++) {
+    bool gone = true;
+    *ours = true;
+    for (uint32_t i = 0; i < map->count && gone && status == PANDO_OK; i++) {
         const struct map_partition *part = &map->parts[i];
         if (part->owner != dead || part->taker == me)
             continue;
         *ours = false;
         if (part->taker != 0 && part->taker != known)
-            status = owners_member_gone_co(self, part->taker, gone);
+            status = owners_member_gone_co(self, part->taker, &gone);
         known = part->taker;
     }
+    *living = gone ? 0 : known;
     return status;
+}
+
+/* Another takes over from a dead owner. If that lasts, it may be unable to because of damage, and knows it: asks,
+ * once in a lease. CORRUPT; else it is waited for. */
+static struct step await_taker_co(struct owners_handle *self, uint64_t dead, uint64_t taker,
+                                  struct slice key)
+{
+    struct owners *owners = self->owners;
+    uint64_t now_ns = rt_now_ns();
+    if (owners->awaited_owner == dead && now_ns - owners->awaited_ns <= pool_lease_ns(owners->pool))
+        return step_to(STEP_RESTART);
+    bool first = owners->awaited_owner != dead;
+    owners->awaited_owner = dead;
+    owners->awaited_ns = now_ns;
+    if (!first && owners_ask_taker_co(self, taker, key) == PANDO_CORRUPT)
+        return step_of(PANDO_CORRUPT);
+    return step_to(STEP_RESTART);
 }
 
 /* Consumes the map. The part's owner is gone. */
 static struct step take_over_co(struct owners_handle *self, struct map *map,
-                                const struct map_partition *part)
+                                const struct map_partition *part, struct slice key)
 {
     struct owners *owners = self->owners;
-    uint64_t dead = part->owner;
+    uint64_t dead = part->owner, living;
     struct owners_log log = {0};
-    bool ours, gone;
+    bool ours;
 
     /* It had one log, but parts that it had just been given do not name it. */
     for (uint32_t i = 0; i < map->count; i++) {
@@ -232,10 +250,10 @@ static struct step take_over_co(struct owners_handle *self, struct map *map,
             log.version = map->parts[i].log_version;
         }
     }
-    enum pando_status status = takers_co(self, map, dead, &ours, &gone);
-    if (status != PANDO_OK || !gone) {
+    enum pando_status status = takers_co(self, map, dead, &ours, &living);
+    if (status != PANDO_OK || living != 0) {
         free(map);
-        return step_restart_after(status);
+        return status != PANDO_OK ? step_of(status) : await_taker_co(self, dead, living, key);
     }
     /* If the map says already that we do, the view may not: what follows the map's CAS may have failed. A
      * replay goes by the view, and would take every record for another's. */
@@ -293,7 +311,7 @@ static struct step claim_fresh_co(struct owners_handle *self, struct slice key, 
         return take_parts_co(self, map, 0, false);
     if (gone) {
         uint64_t dead = part->owner;
-        struct step step = take_over_co(self, map, part);
+        struct step step = take_over_co(self, map, part, key);
         if (step.status == PANDO_CORRUPT)
             note_damaged(owners, dead);
         return step;

@@ -48,9 +48,11 @@ struct owners {
     _Atomic uint64_t received_ns; /* and when keys of another's last became ours */
     atomic_bool changing;         /* one change of ownership at a time, */
     struct rt_waitq change;       /* and those who wait for their turn */
-    uint64_t damaged_owner; /* whose log was found to be damaged; with the turn, as what follows: */
-    uint64_t damaged_until_ns; /* when that is looked at again */
-    atomic_bool map_stale;     /* an owner could not be reached: the map may be old */
+    uint64_t awaited_owner;       /* a dead one whom another takes over, and */
+    uint64_t awaited_ns;          /* when that was first seen, or last asked about */
+    uint64_t damaged_owner;       /* a dead one that cannot be replaced because of damage, and */
+    uint64_t damaged_until_ns;    /* until when that is believed; all of it with the turn */
+    atomic_bool map_stale;        /* an owner could not be reached: the map may be old */
     atomic_bool closing;
 
     /* Since when an owner cannot be called, by its member modulo their number; 0: it can. */

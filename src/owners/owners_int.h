@@ -56,6 +56,11 @@ void owners_join_partitions_co(struct owners_handle *self);
 PANDO_MUST_CHECK struct step owners_give_quietly_co(struct owners_handle *self,
                                                     const struct owners_range *range, uint64_t to);
 
+/* Asks a member that takes over from a dead owner for one of its keys, which the caller is not told. CORRUPT: it
+ * cannot take over, because of damage. */
+PANDO_MUST_CHECK enum pando_status owners_ask_taker_co(struct owners_handle *self, uint64_t taker,
+                                                       struct slice key);
+
 /* Asks an owner to give keys to a member. */
 PANDO_MUST_CHECK struct step owners_forward_give_co(struct owners_handle *self, uint64_t owner,
                                                     const struct owners_range *range, uint64_t to);

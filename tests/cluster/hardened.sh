@@ -59,7 +59,7 @@ for file in "$PANDO" "$LIBRARY"; do
 done
 # What reads strangers' bytes into arrays: the handshake, its proofs, and requests of Redis clients.
 HANDSHAKE=("handshake_get_welcome" "secret_proof" "make_proof")
-guarded "$PANDO" 300 "${HANDSHAKE[@]}" "resp_parse|next_request|requests_run_co" "command_hello_co" "authenticate_co"
+guarded "$PANDO" 300 "${HANDSHAKE[@]}" "resp_parse|next_request|requests_run_co|serve_co" "command_hello_co" "authenticate_co"
 guarded "$LIBRARY" 80 "${HANDSHAKE[@]}"
 check "$PANDO" "a position independent program" 'FLAGS_1.* PIE' --dynamic
 echo "hardened: ok"

@@ -207,6 +207,8 @@ def scene(processes, build, engine, fabric, room, steps, count=None):
             return in_turns(name, [Server(server) for server in servers], room)
         except (AssertionError, lib.Error) as error:
             if not joined_again(servers):
+                for child in servers:
+                    print(f"{child.log.name}:", *child.log.read_text().splitlines()[-10:], sep="\n  ")
                 raise
             print(f"{fabric}, {engine}: the machine stopped a server for longer than its lease: {error}")
             return None
