@@ -178,13 +178,16 @@ PANDO_MUST_CHECK enum pando_status
 blink_restart_co(struct blink *self, const struct blink_target *target, struct pool_retry *retry);
 
 /* The condition of a loop that does so: whether the try is followed by another. If not, the step is
- * how the loop ends. */
+ * how the loop ends, and no restart: the root, too, may meet with back-pressure, which is waited out. */
 static inline bool blink_again_co(struct blink *self, const struct blink_target *target,
                                   struct pool_retry *retry, struct step *step)
 {
     if (step->next == STEP_DONE)
         return false;
-    *step = step_of(blink_restart_co(self, target, retry));
+    enum pando_status status = blink_restart_co(self, target, retry);
+    if (status == PANDO_AGAIN)
+        status = pool_retry_co(self->tree->pool, retry);
+    *step = step_of(status);
     return step_ok(*step);
 }
 
