@@ -252,7 +252,8 @@ PANDO_MUST_CHECK enum pando_status fabric_fence_co(struct fabric_endpoint *endpo
                                                    const struct fabric_ticket *ticket);
 
 /* The same at this process's own window, by itself: of an identity of which it has read on node 0
- * that it is dead, which is as good as a ticket. OK also without a window. */
+ * that it is dead, which is as good as a ticket. For lists alone: calls of it that run here are not
+ * waited for, as they may be waiting for what only its recovery frees. OK also without a window. */
 PANDO_MUST_CHECK enum pando_status fabric_fence_own_co(struct fabric *fabric,
                                                        struct fabric_identity dead);
 

@@ -208,6 +208,29 @@ static void fence_by_owner(struct env *env)
     fence(env, fence_own_client);
 }
 
+/* A call of it may wait for what is free again only when it is recovered: the owner does not wait for
+ * the call. */
+static void fence_caller_client(struct client *client)
+{
+    uint64_t call_ns = 2 * RT_NS_PER_S, begin_ns = rt_now_ns();
+    if (client->index == 0) {
+        enum pando_status status = fabric_call_co(
+            client->endpoint, METHOD_SLEEP, slice_of(&call_ns, sizeof(call_ns)), NULL, 0, NULL);
+        (void)status; /* whether the answer still gets through is the fabric's to say */
+        return;
+    }
+    suite_sleep_co(client->env, 100); /* the call is there by now */
+    CHECK_OK(fence_own_co(client->endpoint, (struct fabric_identity){10, 1}));
+    CHECK(rt_now_ns() - begin_ns < call_ns);
+    expect_fenced_co(client, (struct fabric_identity){10, 1}, true);
+}
+
+static void fence_caller_by_owner(struct env *env)
+{
+    if (!env->ops->fence_kills) /* that is this process */
+        suite_clients(env, 2, fence_caller_client, NULL);
+}
+
 static void fence_running_peer(struct env *env)
 {
     fence(env, fence_running_client);
@@ -332,6 +355,7 @@ static void fencing_check_can_fail(struct env *env)
 const struct suite_case fencing_cases[] = {
     {.name = "fence_paused_peer", .run = fence_paused_peer},
     {.name = "fence_by_owner", .run = fence_by_owner},
+    {.name = "fence_caller_by_owner", .run = fence_caller_by_owner},
     {.name = "fence_running_peer", .run = fence_running_peer},
     {.name = "fence_dead_peer", .run = fence_dead_peer},
     {.name = "fence_absent_peer", .run = fence_absent_peer},

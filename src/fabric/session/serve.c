@@ -101,9 +101,10 @@ bool connection_serve_call(struct connection *connection, const struct wire_call
 }
 
 /* Records the fence and ends the connections it concerns. */
-static enum pando_status fence_co(struct connection_server *server, struct fabric_identity identity)
+static enum pando_status fence_co(struct connection_server *server, struct fabric_identity identity,
+                                  bool calls_go_on)
 {
-    struct connection_filter filter = {.identity = identity};
+    struct connection_filter filter = {.identity = identity, .calls_go_on = calls_go_on};
 
     /* First the record, so that nobody new gets in; then those that are. A thread handles the drop
      * between two lists, so none is left running when it has answered. */
@@ -114,13 +115,20 @@ static enum pando_status fence_co(struct connection_server *server, struct fabri
     return status;
 }
 
+static enum pando_status self_fence_co(struct connection_server *server,
+                                       const struct window *window, struct fabric_identity dead,
+                                       bool calls_go_on)
+{
+    if (server != NULL)
+        return fence_co(server, dead, calls_go_on);
+    window_fence(window, dead);
+    return PANDO_OK;
+}
+
 enum pando_status connection_own_fence_co(struct connection_server *server,
                                           const struct window *window, struct fabric_identity dead)
 {
-    if (server != NULL)
-        return fence_co(server, dead);
-    window_fence(window, dead);
-    return PANDO_OK;
+    return self_fence_co(server, window, dead, true);
 }
 
 enum pando_status connection_self_fence_co(struct fabric *fabric, struct connection_server *server,
@@ -128,14 +136,14 @@ enum pando_status connection_self_fence_co(struct fabric *fabric, struct connect
                                            const struct fabric_ticket *ticket)
 {
     enum pando_status status = fabric_fence_check(fabric, ticket);
-    return status == PANDO_OK ? connection_own_fence_co(server, window, ticket->who) : status;
+    return status == PANDO_OK ? self_fence_co(server, window, ticket->who, false) : status;
 }
 
 static void fence_task(void *arg)
 {
     struct request *request = arg;
     struct connection *connection = request->connection;
-    enum pando_status status = fence_co(connection->thread->server, request->identity);
+    enum pando_status status = fence_co(connection->thread->server, request->identity, false);
     connection->fences--;
     answer(connection, request->tag, status, NULL, 0);
     request_end(request);

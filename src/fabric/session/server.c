@@ -59,6 +59,7 @@ void connection_close(struct connection *connection, const char *why)
     atomic_fetch_sub(&server->sockets, 1);
     if (connection->state == CONNECTION_OPEN) {
         connection->state = CONNECTION_CLOSED;
+        connection->was_open = true;
         server->ops->close(connection);
         stream_close(&connection->stream);
     } else {
@@ -176,7 +177,8 @@ static void drop_on_thread(struct rt_message *message)
     }
     list_for_each (link, &drop->thread->closed) {
         struct connection *connection = container_of(link, struct connection, link);
-        running += drop_matches(drop->filter, connection);
+        running += drop_matches(drop->filter, connection) &&
+                   !(drop->filter->calls_go_on && connection->was_open);
     }
     atomic_fetch_add(drop->still_running, running);
     rt_countdown_done(drop->answers);

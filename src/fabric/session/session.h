@@ -41,6 +41,7 @@ struct connection {
     unsigned fences; /* of these, fences */
     struct fabric_identity identity;
     uint64_t endpoint_id;     /* 0: not known yet */
+    bool was_open;            /* before it was closed: then nothing but calls is left of it */
     struct stranger stranger; /* until it has proved that it knows the secret */
 };
 
@@ -138,12 +139,13 @@ struct connection_filter {
     struct fabric_identity identity; /* member 0: by endpoint */
     uint64_t endpoint_id;
     const struct connection *except;
+    bool calls_go_on; /* of those that were open: nothing but lists is to end */
 };
 PANDO_MUST_CHECK enum pando_status connection_drop_co(struct connection_server *server,
                                                       const struct connection_filter *filter);
 
 /* A process fences somebody at its own window, which it may not serve to others: server NULL then.
- * With a ticket, or because it knows. */
+ * With a ticket; or because it knows, for lists alone (fabric_fence_own_co). */
 PANDO_MUST_CHECK enum pando_status connection_own_fence_co(struct connection_server *server,
                                                            const struct window *window,
                                                            struct fabric_identity dead);

@@ -138,13 +138,18 @@ static enum pando_status shm_call_co(struct fabric_endpoint *base, uint16_t meth
                               reply_size);
 }
 
-static enum pando_status shm_fence_own_co(struct fabric *base, struct fabric_identity dead)
+static enum pando_status self_fence_co(struct shm_fabric *fabric, struct fabric_identity dead,
+                                       bool calls_go_on)
 {
-    struct shm_fabric *fabric = shm_fabric_of(base);
     struct shm_server *server = atomic_load_explicit(&fabric->server, memory_order_acquire);
     if (server != NULL)
-        return shm_server_fence_co(server, dead);
+        return shm_server_fence_co(server, dead, calls_go_on);
     return shm_fence_window_co(fabric, dead);
+}
+
+static enum pando_status shm_fence_own_co(struct fabric *fabric, struct fabric_identity dead)
+{
+    return self_fence_co(shm_fabric_of(fabric), dead, true);
 }
 
 static enum pando_status shm_fence_co(struct fabric_endpoint *base,
@@ -159,7 +164,7 @@ static enum pando_status shm_fence_co(struct fabric_endpoint *base,
         return shm_socket_call_co(shm_endpoint_of(base), SHM_FENCE, 0,
                                   slice_of(&fence, sizeof(fence)), NULL, 0, &reply_size);
     enum pando_status status = fabric_fence_check(&fabric->base, ticket);
-    return status == PANDO_OK ? shm_fence_own_co(&fabric->base, ticket->who) : status;
+    return status == PANDO_OK ? self_fence_co(fabric, ticket->who, false) : status;
 }
 
 /* ---- the window, and the table --------------------------------------------------------------- */

@@ -183,7 +183,7 @@ static void serve_fence(void *arg)
     memcpy(ticket.seal, fence.seal, sizeof(ticket.seal));
     enum pando_status status = fabric_fence_check(&server->fabric->base, &ticket);
     if (status == PANDO_OK)
-        status = shm_server_fence_here_co(server, ticket.who);
+        status = shm_server_fence_here_co(server, ticket.who, false);
     request_end(request, status, 0);
 }
 

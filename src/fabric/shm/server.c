@@ -384,12 +384,12 @@ static bool calls_running(const struct shm_server *server, struct fabric_identit
 }
 
 enum pando_status shm_server_fence_here_co(struct shm_server *server,
-                                           struct fabric_identity identity)
+                                           struct fabric_identity identity, bool calls_go_on)
 {
     window_fence(&server->fabric->window, identity);
     close_if(server, is_shut_out, NULL);
     enum pando_status status = shm_fence_window_co(server->fabric, identity);
-    if (status != PANDO_OK)
+    if (status != PANDO_OK || calls_go_on)
         return status;
     /* A call that was under way still takes effect: it has to end first. */
     uint64_t deadline_ns = rt_now_ns() + CALLS_END_NS;
@@ -406,6 +406,7 @@ struct fence_job {
     struct rt_message message; /* there, and back */
     struct shm_server *server;
     struct fabric_identity identity;
+    bool calls_go_on;
     struct rt_loop *home;
     struct rt_task *task;
     enum pando_status status;
@@ -435,7 +436,7 @@ static void fence_job_finish(struct fence_job *job, enum pando_status status)
 static void fence_job_run(void *arg)
 {
     struct fence_job *job = arg;
-    fence_job_finish(job, shm_server_fence_here_co(job->server, job->identity));
+    fence_job_finish(job, shm_server_fence_here_co(job->server, job->identity, job->calls_go_on));
 }
 
 static void fence_job_arrives(struct rt_message *message)
@@ -445,18 +446,20 @@ static void fence_job_arrives(struct rt_message *message)
         fence_job_finish(job, PANDO_NO_MEMORY);
 }
 
-enum pando_status shm_server_fence_co(struct shm_server *server, struct fabric_identity identity)
+enum pando_status shm_server_fence_co(struct shm_server *server, struct fabric_identity identity,
+                                      bool calls_go_on)
 {
     struct fence_job job = {
         .message.deliver = fence_job_arrives,
         .server = server,
         .identity = identity,
+        .calls_go_on = calls_go_on,
         .home = rt_loop_self(),
         .task = rt_task_self(),
     };
 
     if (rt_loop_self() == rt_thread_loop(server->thread)) /* from a handler */
-        return shm_server_fence_here_co(server, identity);
+        return shm_server_fence_here_co(server, identity, calls_go_on);
     rt_loop_post(rt_thread_loop(server->thread), &job.message);
     while (!job.done)
         (void)rt_park_co(RT_NEVER);

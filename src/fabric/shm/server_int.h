@@ -93,9 +93,11 @@ void shm_connection_update(struct shm_connection *connection);
 /* Lets one starved connection read, if a request is free. */
 void shm_server_feed(struct shm_server *server);
 
-/* Fences at this window; on the server's loop. */
+/* Fences at this window; on the server's loop. Waits for calls of whom it shuts out, or lets them
+ * go on. */
 PANDO_MUST_CHECK enum pando_status shm_server_fence_here_co(struct shm_server *server,
-                                                            struct fabric_identity identity);
+                                                            struct fabric_identity identity,
+                                                            bool calls_go_on);
 
 /* ---- request.c ------------------------------------------------------------------------------- */
 

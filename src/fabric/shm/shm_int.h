@@ -174,8 +174,9 @@ void shm_server_stop(struct shm_server *server);
 /* How many there are now. Any thread. */
 uint32_t shm_server_connections(const struct shm_server *server);
 
-/* Fences at the own window of a serving process, on the server's loop. From any loop. */
-PANDO_MUST_CHECK enum pando_status shm_server_fence_co(struct shm_server *server,
-                                                       struct fabric_identity identity);
+/* Fences at the own window of a serving process, on the server's loop, and waits for calls of whom it
+ * shuts out or lets them go on. From any loop. */
+PANDO_MUST_CHECK enum pando_status
+shm_server_fence_co(struct shm_server *server, struct fabric_identity identity, bool calls_go_on);
 
 #endif
