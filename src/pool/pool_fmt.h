@@ -251,6 +251,12 @@ static inline struct pool_fences pool_fences_unpack(uint64_t word)
     };
 }
 
+/* Whether it has come to that count, of which the record has the low bits: they wrap. */
+static inline bool pool_fences_reached(struct pool_fences fences, uint64_t count)
+{
+    return (int64_t)((fences.count - count) << (64 - POOL_FENCES_SLABS_SHIFT)) >= 0;
+}
+
 static inline uint64_t pool_wish_pack(uint16_t table, struct fabric_identity from)
 {
     return (uint64_t)table << 32 | (uint64_t)from.member << 16 | from.incarnation;

@@ -265,7 +265,7 @@ static enum pando_status settled_co(struct pool_session *session, struct holder 
                                     uint64_t count, bool *out)
 {
     struct pool *pool = session->pool;
-    uint64_t beat_word, fences_word;
+    uint64_t beat_word = 0, fences_word = 0;
     struct fabric_op reads[] = {
         fabric_read(fabric_address_offset(pool_heartbeat_address(pool, holder.member)), &beat_word,
                     sizeof(beat_word)),
@@ -278,7 +278,7 @@ static enum pando_status settled_co(struct pool_session *session, struct holder 
     struct pool_fences fences = pool_fences_unpack(fences_word);
     bool alive = beat.state == POOL_ALIVE && beat.incarnation == holder.incarnation;
     /* A later member of the slot may have written the second word: the first one's is over then. */
-    *out = status == PANDO_OK && (!alive || (fences.holds && fences.count >= count));
+    *out = status == PANDO_OK && (!alive || (fences.holds && pool_fences_reached(fences, count)));
     return status;
 }
 

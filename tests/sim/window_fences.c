@@ -124,6 +124,14 @@ static uint64_t fences_co(void)
     return count;
 }
 
+/* It has 40 bits in the records, and a word on node 0 that may be any. */
+static void count_from_co(uint64_t count)
+{
+    struct pool *pool = actors[RECOVERER].pool;
+    struct fabric_op write = fabric_write(pool->first + POOL_FENCES, &count, sizeof(count));
+    CHECK_OK(pool_submit_co(actors[RECOVERER].session, 0, &write, 1));
+}
+
 static void expect_good_co(void)
 {
     uint64_t word = 0;
@@ -178,9 +186,12 @@ static void late_write_co(void)
     CHECK(beat_co(HOLDER).state == POOL_ALIVE);
 }
 
-/* One that is asked does not wait until it looks by itself. */
+/* One that is asked does not wait until it looks by itself. Nor does a count that wraps stop anybody, or
+ * let anybody go on too soon. */
 static void asked_co(void)
 {
+    count_from_co(((uint64_t)1 << 40) - 1);
+    rt_sleep_co(HOLDER_LEASES * LEASE_NS); /* the holder has seen that */
     fabric_sim_kill(actors[THIRD].fabric);
     uint64_t begin_ns = rt_now_ns();
     wait_for_co(THIRD, POOL_FENCED, 4);
