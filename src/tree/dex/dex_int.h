@@ -54,6 +54,7 @@ struct dex_damage {
     struct {
         fabric_address page;
         uint64_t until_ns;
+        uint8_t level;
     } known[DEX_DAMAGED_PAGES];
     unsigned next;
 };

@@ -356,15 +356,27 @@ static bool known_damaged(struct dex_damage *damage, fabric_address page)
     return known;
 }
 
-static void note_damaged(struct dex_table *table, fabric_address page)
+static void note_damaged(struct dex_table *table, fabric_address page, uint8_t level)
 {
     struct dex_damage *damage = &table->damage;
     rt_latch_lock(&damage->latch);
     unsigned i = damage->next++ % DEX_DAMAGED_PAGES;
     damage->known[i].page = page;
+    damage->known[i].level = level;
     damage->known[i].until_ns = rt_now_ns() + pool_patience_ns(table->pool, false);
     rt_latch_unlock(&damage->latch);
     atomic_store(&damage->any, true);
+}
+
+void dex_damage_forget_leaves(struct dex_table *table)
+{
+    struct dex_damage *damage = &table->damage;
+    rt_latch_lock(&damage->latch);
+    for (unsigned i = 0; i < DEX_DAMAGED_PAGES; i++) {
+        if (damage->known[i].level == 0)
+            damage->known[i].until_ns = 0;
+    }
+    rt_latch_unlock(&damage->latch);
 }
 
 /* Being sure of damage takes many READs with the parent's latch held, in which others want to pass: of a page of
@@ -495,7 +507,7 @@ struct step dex_suspect_co(struct dex *self, fabric_address page, uint8_t level,
     }
     if (sure) {
         if (!known)
-            note_damaged(self->table, page);
+            note_damaged(self->table, page, level);
         report_damage(self, page, level);
         return step_of(PANDO_CORRUPT);
     }

@@ -89,6 +89,9 @@ PANDO_MUST_CHECK struct step dex_suspect_co(struct dex *self, fabric_address pag
                                             struct dex_suspect *suspect);
 void dex_suspect_end(struct dex_suspect *suspect);
 
+/* Before what somebody is told of a leaf's damage is final: who is led there next looks closely. */
+void dex_damage_forget_leaves(struct dex_table *table);
+
 /* Whether a leaf that was missed is to be kept. */
 bool dex_admits(struct dex *self);
 

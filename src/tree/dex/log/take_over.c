@@ -160,6 +160,8 @@ enum pando_status dex_log_take_over_co(struct owners_handle *handle, const struc
 
     if (replay.scratch == NULL)
         return PANDO_NO_MEMORY;
+    /* What is left out is lost: only because of what this replay finds. */
+    dex_damage_forget_leaves(self->table);
     if (log->address != 0)
         status = dex_log_retained_co(self->base.session, self->table->id, log->address,
                                      log->version, &kept);
