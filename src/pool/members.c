@@ -446,6 +446,7 @@ static void check_heartbeats_co(struct monitor *monitor)
     if (!beats_read_co(monitor))
         return;
     uint64_t now_ns = rt_now_ns();
+    atomic_store(&monitor->pool->fences_waited, false);
     for (uint16_t member = 1; member < POOL_MEMBERS && !monitor->pool->leaving; member++)
         check_heartbeat_co(monitor, member, now_ns);
 }

@@ -67,6 +67,7 @@ struct pool {
     bool fencing_own;     /* its task runs */
     uint64_t fences_seen; /* that task's: the count on node 0 that it has come to */
     atomic_bool hold_wanted, holds, fences_asked;
+    atomic_bool fences_waited;   /* for a lease, since the monitor has last looked at all members */
     struct rt_waitq fences_wake; /* its sleep */
     struct rt_waitq holding;     /* it has come to hold */
 

@@ -282,12 +282,15 @@ static enum pando_status settled_co(struct pool_session *session, struct holder 
     return status;
 }
 
-/* AGAIN: not in a lease. Others have to be watched meanwhile, those that hold among them. */
+/* AGAIN: not in a lease. Others have to be watched meanwhile, those that hold among them. Many may have
+ * died at once, and each is waited for as long as its own recovery has not begun: whoever goes through
+ * all of them waits for one lease, not for one with each. */
 static enum pando_status holders_wait_co(struct pool_session *session, struct holder *holders,
                                          unsigned left, uint64_t count)
 {
     uint64_t lease_ns = session->pool->lease_ns, pause_ns = lease_ns / LOOKS_PER_LEASE;
-    uint64_t deadline_ns = rt_now_ns() + lease_ns;
+    uint64_t deadline_ns =
+        rt_now_ns() + (atomic_load(&session->pool->fences_waited) ? 0 : lease_ns);
     for (;;) {
         for (unsigned i = 0; i < left;) {
             bool settled;
@@ -307,6 +310,7 @@ static enum pando_status holders_wait_co(struct pool_session *session, struct ho
         if (pause_ns < lease_ns / LOOKS_PER_LEASE_MIN)
             pause_ns *= 2;
     }
+    atomic_store(&session->pool->fences_waited, true);
     log_warn("nobody takes over from a dead member until others have shut it out of their windows: "
              "those live, and have not done so in a lease",
              log_u64("waits_for", holders[0].member), log_u64("members", left));
