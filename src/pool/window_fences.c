@@ -46,15 +46,24 @@ enum {
 
 /* ---- who holds ------------------------------------------------------------------------------- */
 
-/* Says what this member has come to. */
-static enum pando_status record_write_co(struct pool *pool, uint64_t count)
+static uint64_t record_word(const struct pool *pool, bool holds, uint64_t count)
 {
-    fabric_address at = pool_record_address(pool, pool->identity.member);
     struct pool_fences fences = {
-        .holds = true, .slabs = pool_own_window_bytes(pool) / POOL_SLAB_BYTES, .count = count};
-    uint64_t word = pool_fences_pack(fences);
-    struct fabric_op write = fabric_write(
-        fabric_address_offset(at) + offsetof(struct pool_record, fences), &word, sizeof(word));
+        .holds = holds, .slabs = pool_own_window_bytes(pool) / POOL_SLAB_BYTES, .count = count};
+    return pool_fences_pack(fences);
+}
+
+static uint64_t record_offset(const struct pool *pool)
+{
+    return fabric_address_offset(pool_record_address(pool, pool->identity.member)) +
+           offsetof(struct pool_record, fences);
+}
+
+/* Says what this member has come to. */
+static enum pando_status record_write_co(struct pool *pool, bool holds, uint64_t count)
+{
+    uint64_t word = record_word(pool, holds, count);
+    struct fabric_op write = fabric_write(record_offset(pool), &word, sizeof(word));
     return pool_submit_co(pool->own, 0, &write, 1);
 }
 
@@ -78,20 +87,24 @@ static enum pando_status fence_dead_co(struct pool *pool)
 
 static enum pando_status round_co(struct pool *pool)
 {
-    uint64_t count;
+    uint64_t count, word;
     bool first = !atomic_load(&pool->holds);
     enum pando_status status = PANDO_OK;
     if (first)
-        status = record_write_co(pool, 0);
+        status = record_write_co(pool, true, 0);
     /* The count before the heartbeats. */
-    struct fabric_op read = fabric_read(pool->first + POOL_FENCES, &count, sizeof(count));
+    struct fabric_op reads[] = {
+        fabric_read(pool->first + POOL_FENCES, &count, sizeof(count)),
+        fabric_read(record_offset(pool), &word, sizeof(word)),
+    };
     if (status == PANDO_OK)
-        status = pool_submit_co(pool->own, 0, &read, 1);
-    if (status != PANDO_OK || (!first && count == pool->fences_seen))
+        status = pool_submit_co(pool->own, 0, reads, 2);
+    if (status != PANDO_OK || (!first && count == pool->fences_seen &&
+                               word == record_word(pool, true, count))) /* else it is damaged */
         return status;
     status = fence_dead_co(pool);
     if (status == PANDO_OK)
-        status = record_write_co(pool, count);
+        status = record_write_co(pool, true, count);
     if (status != PANDO_OK)
         return status;
     pool->fences_seen = count;
@@ -113,9 +126,14 @@ void pool_fences_task(void *arg)
         if (atomic_load(&pool->hold_wanted))
             next_ns = rt_now_ns() + pool->lease_ns / ROUNDS_PER_LEASE;
         (void)rt_waitq_while_co(&pool->fences_wake, unasked, pool, next_ns);
-        atomic_store(&pool->fences_asked, false);
+        bool asked = atomic_exchange(&pool->fences_asked, false);
+        enum pando_status status = PANDO_OK;
         if (!pool->left && atomic_load(&pool->hold_wanted))
-            (void)round_co(pool); /* what failed is done in the next one */
+            status = round_co(pool);
+        else if (!pool->left && asked)
+            status =
+                record_write_co(pool, false, 0); /* it may be damaged: who asks waits for this */
+        (void)status; /* what failed is done in the next round, or asked for again */
     }
     rt_waitq_wake_all(&pool->holding);
     pool->fencing_own = false;
@@ -214,8 +232,9 @@ static bool has_window(const struct pool_member *member, uint16_t dead)
 
 static bool holds(const struct pool_member *member, uint16_t dead)
 {
-    return member->beat.state == POOL_ALIVE && member->member != dead &&
-           pool_fences_unpack(member->record.fences).holds;
+    struct pool_fences fences = pool_fences_unpack(member->record.fences);
+    return member->beat.state == POOL_ALIVE && member->member != dead && fences.holds &&
+           fences.slabs > 0;
 }
 
 static enum pando_status window_fence_start(struct pool_session *session, struct fencing *fencing,
@@ -278,7 +297,7 @@ static enum pando_status settled_co(struct pool_session *session, struct holder 
     struct pool_fences fences = pool_fences_unpack(fences_word);
     bool alive = beat.state == POOL_ALIVE && beat.incarnation == holder.incarnation;
     /* A later member of the slot may have written the second word: the first one's is over then. */
-    *out = status == PANDO_OK && (!alive || (fences.holds && pool_fences_reached(fences, count)));
+    *out = status == PANDO_OK && (!alive || !fences.holds || pool_fences_reached(fences, count));
     return status;
 }
 

@@ -8,6 +8,7 @@
  */
 #include "lib/broken.h"
 #include "pool/member_lists.h"
+#include "pool/members_int.h"
 #include "pool/peer_fmt.h"
 #include "pool/pool_int.h"
 #include "sim/pool_world.h"
@@ -154,6 +155,31 @@ static void write_late_co(unsigned who)
 
 /* ---- what happens ---------------------------------------------------------------------------- */
 
+/* A bit of a record that is not what its member wrote. */
+static void flip_holds_co(unsigned who)
+{
+    struct pool *pool = actors[RECOVERER].pool;
+    fabric_address at = pool_record_address(pool, actors[who].identity.member) +
+                        offsetof(struct pool_record, fences);
+    uint64_t word;
+    CHECK_OK(pool_word_read_co(actors[RECOVERER].session, at, &word));
+    word ^= POOL_FENCES_HOLDS;
+    struct fabric_op write = fabric_write(fabric_address_offset(at), &word, sizeof(word));
+    CHECK_OK(pool_submit_co(actors[RECOVERER].session, 0, &write, 1));
+}
+
+/* Damage that says that a member holds does not stop recoveries for ever. */
+static void damaged_record_co(void)
+{
+    flip_holds_co(SECOND);
+    fabric_sim_kill(actors[FIRST].fabric);
+    wait_for_co(FIRST, POOL_FREE, 8);
+    CHECK_OK(fabric_sim_restart(actors[FIRST].fabric, false, &actors[FIRST].fabric));
+    CHECK_OK(rt_spawn(fabric_sim_loop(actors[FIRST].fabric, 0), actor_task, &actors[FIRST]));
+    tell_co(FIRST, ORDER_JOIN);
+    count_from_co(0);
+}
+
 static void nobody_holds_co(void)
 {
     fabric_sim_kill(actors[FIRST].fabric);
@@ -166,6 +192,8 @@ static void late_write_co(void)
 {
     const unsigned others[] = {RECOVERER, THIRD, FOURTH};
     tell_co(HOLDER, ORDER_HOLD);
+    flip_holds_co(HOLDER); /* it says so again */
+    rt_sleep_co(HOLDER_LEASES * LEASE_NS);
     write_late_co(SECOND);
     for (unsigned i = 0; i < sizeof(others) / sizeof(others[0]); i++)
         fabric_sim_silence(world.net, node_of(others[i]), node_of(HOLDER));
@@ -255,6 +283,7 @@ static void first_task(void *arg)
     join_co(&actors[RECOVERER]);
     for (unsigned i = HOLDER; i < ACTORS; i++)
         tell_co(i, ORDER_JOIN);
+    damaged_record_co();
     nobody_holds_co();
     late_write_co();
     asked_co();
