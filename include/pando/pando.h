@@ -346,8 +346,10 @@ PANDO_API PANDO_MUST_CHECK enum pando_status pando_writer_add(struct pando_write
                                                               const void *bytes, size_t size);
 
 /* Puts the value: if condition is 0 in any case, otherwise as pando_put_if does (EXISTS, NOT_FOUND). INVALID: bytes
- * are missing. After OK and UNKNOWN the writer can only be closed; after another failure it may be tried again,
- * but for TIMEOUT that does not end: then the process has lost its membership, and nothing was changed. */
+ * are missing. After OK and UNKNOWN the writer can only be closed, and after the value's last bytes
+ * could not be written (FULL among others): INVALID from then on. After another failure it may be
+ * tried again, but for TIMEOUT that does not end: then the process has lost its membership, and
+ * nothing was changed. */
 PANDO_API PANDO_MUST_CHECK enum pando_status pando_writer_commit(struct pando_writer *writer,
                                                                  enum pando_condition condition);
 
