@@ -301,9 +301,9 @@ static enum pando_status settled_co(struct pool_session *session, struct holder 
     return status;
 }
 
-/* AGAIN: not in a lease. Others have to be watched meanwhile, those that hold among them. Many may have
- * died at once, and each is waited for as long as its own recovery has not begun: whoever goes through
- * all of them waits for one lease, not for one with each. */
+/* AGAIN: not in a lease. Others have to be watched meanwhile, those that hold among them. Many may
+ * have died at once, and each is waited for as long as its own recovery has not begun: whoever goes
+ * through all of them waits for one lease, not for one with each. */
 static enum pando_status holders_wait_co(struct pool_session *session, struct holder *holders,
                                          unsigned left, uint64_t count)
 {
@@ -329,7 +329,8 @@ static enum pando_status holders_wait_co(struct pool_session *session, struct ho
         if (pause_ns < lease_ns / LOOKS_PER_LEASE_MIN)
             pause_ns *= 2;
     }
-    atomic_store(&session->pool->fences_waited, true);
+    if (atomic_exchange(&session->pool->fences_waited, true))
+        return PANDO_AGAIN; /* which was said before the lease that was waited */
     log_warn("nobody takes over from a dead member until others have shut it out of their windows: "
              "those live, and have not done so in a lease",
              log_u64("waits_for", holders[0].member), log_u64("members", left));
