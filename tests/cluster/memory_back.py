@@ -17,6 +17,7 @@ import json
 import os
 import pathlib
 import random
+import subprocess
 import sys
 import time
 import urllib.request
@@ -195,7 +196,9 @@ def pool_of(processes, build, fabric, room, tag):
 
 
 def scene(processes, build, engine, fabric, room, steps, count=None):
-    """What the pool held; None: it says nothing, because a server lost its membership on the way and joined again."""
+    """What the pool held; None: it says nothing, because a server lost its membership on the way and joined again, or
+    because the machine made processes wait, for the figures are of a pool that has had time to give memory back."""
+    begin, waited = time.monotonic(), lib.processor_waits_s()
     tag, name = f"{fabric}-{engine}-{room}-{steps[0]}-{time.monotonic_ns()}", f"{fabric}, {engine}, {room >> 20}M"
     options, servers = ("--engine", engine, "--metrics", "127.0.0.1:0"), []
     with pool_of(processes, build, fabric, room, tag) as (pool, of_pool):
@@ -206,11 +209,13 @@ def scene(processes, build, engine, fabric, room, steps, count=None):
                 return cycle(name, Server(servers[0]), room, steps)
             return in_turns(name, [Server(server) for server in servers], room)
         except (AssertionError, lib.Error) as error:
-            if not joined_again(servers):
+            busy = lib.was_busy(waited, lib.processor_waits_s(), time.monotonic() - begin)
+            if not busy and not joined_again(servers):
                 for child in servers:
                     print(f"{child.log.name}:", *child.log.read_text().splitlines()[-10:], sep="\n  ")
                 raise
-            print(f"{fabric}, {engine}: the machine stopped a server for longer than its lease: {error}")
+            subprocess.run([build / "pando", "status", "--pool", pool, *of_pool], check=False)
+            print(f"{fabric}, {engine}: on a {'busy' if busy else 'stopped'} machine, once more: {error}", flush=True)
             return None
         finally:
             for child in servers:
