@@ -13,6 +13,7 @@ struct actor {
     struct fabric *fabric;
     struct pool *pool;
     struct pool_session *session;
+    uint16_t member;
 };
 
 static struct pool_world world;
@@ -27,6 +28,7 @@ static void join_and_hold_co(struct actor *actor)
     CHECK_OK(pool_join_co(actor->fabric, &options, &actor->pool, error, sizeof(error)));
     CHECK_OK(pool_session_open_co(actor->pool, &actor->session));
     CHECK_OK(pool_window_hold_co(actor->session));
+    actor->member = pool_identity(actor->pool).member;
     holding++;
 }
 
@@ -44,8 +46,7 @@ static bool all_free_co(void)
     bool all = true;
     for (unsigned i = 1; i < MEMBERS; i++) {
         struct pool_heartbeat beat;
-        uint16_t member = pool_identity(actors[i].pool).member;
-        CHECK_OK(pool_heartbeat_co(actors[0].session, member, &beat));
+        CHECK_OK(pool_heartbeat_co(actors[0].session, actors[i].member, &beat));
         all = all && beat.state == POOL_FREE;
     }
     return all;
